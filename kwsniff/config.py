@@ -3,7 +3,10 @@ worker process sees the same ones."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +45,10 @@ class Config:
     """Decompress record batches and show keys, values and headers in the bodies."""
     verify_crc: bool = True
     """Check the CRC of every record batch whose bytes were captured."""
+
+    keylog: str | None = None
+    """Path of a TLS key log (RFC 9850), to which lines may still be added. Secrets that a pcapng file holds
+    are used in any case."""
 
     # How
     kernels: str = "auto"
@@ -152,6 +159,25 @@ def ports_of(text: str) -> tuple[int, ...]:
             raise ValueError(f"{part!r} is outside 1 to 65535 or runs backwards")
         ports.extend(range(low, high + 1))
     return tuple(dict.fromkeys(ports))
+
+
+SSLKEYLOGFILE = "SSLKEYLOGFILE"
+"""The environment variable that tells TLS libraries where to write their key log (RFC 9850, section 3)."""
+
+
+def key_log(named: str | os.PathLike[str] | None) -> str | None:
+    """Absolute path of the key log to use: `named`; where that is None, what SSLKEYLOGFILE names if it is
+    there; none where that is empty. Raises OSError if the one that was named is no file that can be read."""
+    if named is None:
+        found = os.environ.get(SSLKEYLOGFILE, "")
+        return os.path.abspath(found) if os.path.isfile(found) and os.access(found, os.R_OK) else None
+    if not (path := os.fspath(named)):
+        return None
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):  # several processes read it, more than once
+        raise OSError(errno.EINVAL, "is no regular file", path)
+    open(path, "rb").close()
+    return os.path.abspath(path)
 
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}

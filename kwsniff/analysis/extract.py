@@ -13,11 +13,14 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
 
 from kwsniff.analysis.bytestream import SUMMARY, Code, Row, between, directions, micros
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.keymaterial import secret_lines
 from kwsniff.capture.savefile import (
     INTERFACE,
     NANOSECONDS,
@@ -27,11 +30,12 @@ from kwsniff.capture.savefile import (
     SNAPLEN,
     block,
     options,
+    secrets_blocks,
 )
 from kwsniff.capture.source import blocks, resolve, segments
 from kwsniff.config import Config
 from kwsniff.net.packets import PacketBlock
-from kwsniff.net.segments import SYN
+from kwsniff.net.segments import SYN, secrets_told
 from kwsniff.output.text import printable
 
 NEEDS = SUMMARY
@@ -80,6 +84,10 @@ class Chosen:
     """Packets to copy, with what is said of them, by capture and number."""
 
     packets: dict[str, dict[int, list[str]]] = field(default_factory=lambda: defaultdict(dict))
+    key_log: bytes = b""
+    """Secrets of TLS connections among them ..."""
+    readable: int = 0
+    """... of so many."""
 
     def add(self, capture: str, packet: int, comment: str = "") -> None:
         """Choose a packet; `comment` is added to what is said of it."""
@@ -127,14 +135,82 @@ def _said(call: Row, name: str) -> str:
     return ", ".join(parts)
 
 
-def choose(paths: Sequence[str], calls: Sequence[Row], config: Config | None = None) -> Chosen:
-    """The packets of the calls, and of the handshakes before them. Raises CaptureError."""
+Place = tuple[str, int]
+"""Capture and number of a packet."""
+RECORD, HANDSHAKE, CLIENT_HELLO = 5, 22, 1
+"""Bytes of a TLS record's header, and codes (RFC 8446, sections 5.1 and 4)."""
+RANDOM = slice(RECORD + 6, RECORD + 6 + 32)
+"""Of a ClientHello, behind its type, its length and a version (RFC 8446, section 4.1.2)."""
+
+
+@dataclass(slots=True)
+class TlsConnections:
+    """Packets of TLS connections since their ClientHello, of those between two ends the last: a record can be
+    read only once all before it are known."""
+
+    config: Config
+    key_log: bytes = b""
+    randoms: set[bytes] = field(default_factory=set)
+    """Of connections of which packets were chosen."""
+    _since: dict[Code, tuple[bytes, list[Place]]] = field(default_factory=dict)
+    """Client random and packets that were not chosen yet."""
+
+    def take(self, code: Code, row: Row) -> None:
+        """Note a packet that is wanted if a call comes."""
+        key, payload = min(code, code[3:] + code[:3]), row["payload"] or b""
+        if row["flags"] & SYN:
+            self._since.pop(key, None)
+        elif len(payload) >= RANDOM.stop and (payload[0], payload[RECORD]) == (HANDSHAKE, CLIENT_HELLO):
+            random = payload[RANDOM]
+            if self._since.get(key, (b"", []))[0] != random:  # one is sent again if the broker asks for it
+                self._since[key] = random, []
+        if key in self._since:
+            self._since[key][1].append((row["capture"], row["packet"]))
+
+    def choose(self, code: Code, chosen: Chosen) -> None:
+        """A call was found in this direction."""
+        random, packets = self._since.get(min(code, code[3:] + code[:3]), (b"", []))
+        if random:
+            self.randoms.add(random)
+        for place in packets:
+            chosen.add(*place)
+        packets.clear()
+
+    def give(self, chosen: Chosen) -> None:
+        """Say which secrets are of the packets that were chosen. Raises CaptureError."""
+        key_log = self.key_log
+        if self.config.keylog is not None:
+            try:
+                key_log += Path(self.config.keylog).read_bytes()
+            except OSError as error:
+                raise CaptureError(f"{self.config.keylog}: {error.strerror}") from None
+        own = [(random, line) for random, line in secret_lines(key_log) if random in self.randoms]
+        chosen.key_log = b"".join(dict.fromkeys(line for _, line in own))
+        chosen.readable = len({random for random, _ in own})
+
+
+def choose(
+    paths: Sequence[str], calls: Sequence[Row], config: Config | None = None, *, readable: bool = False
+) -> Chosen:
+    """The packets of the calls, and of the handshakes before them; `readable`: and what it takes to read
+    those that are encrypted. Raises CaptureError."""
     wanted, chosen = wanted_of(calls), Chosen()
+    tls = TlsConnections(config or Config()) if readable else None
     begun: dict[Code, list[tuple[str, int]]] = {}
     """Packets of the last handshake in each direction, until a call shows that it is wanted."""
     for batch in segments(paths, config):
+        if tls is not None:
+            tls.key_log += secrets_told(batch) or b""
         for code, at in between(batch, wanted):
-            _take(code, {name: batch[name][at].as_py() for name in _SEEN}, wanted, begun, chosen)
+            row = {name: batch[name][at].as_py() for name in _SEEN}
+            before = len(chosen)
+            _take(code, row, wanted, begun, chosen)
+            if tls is not None:
+                tls.take(code, row | {"payload": batch["payload"][at].as_py()})
+                if len(chosen) > before:
+                    tls.choose(code, chosen)
+    if tls is not None:
+        tls.give(chosen)
     return chosen
 
 
@@ -174,7 +250,7 @@ def _take(
 def copy(paths: Sequence[str], chosen: Chosen, stream: IO[bytes], config: Config | None = None) -> int:
     """Write the chosen packets of the captures; the number written. Raises CaptureError, OSError."""
     head = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options((APPLICATION, b"kwsniff extract"))
-    stream.write(block(SECTION, head))
+    stream.write(block(SECTION, head) + secrets_blocks(chosen.key_log))
     interfaces: dict[int, int] = {}
     written = 0
     for file in resolve(paths):

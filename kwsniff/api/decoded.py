@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.analysis.stored import NAMED, NAMING, is_stored, stored_events
+from kwsniff.capture.error import CaptureError
 from kwsniff.capture.memory import ETHERNET, segments_of_bytes, segments_of_file, segments_of_packets
 from kwsniff.capture.source import CaptureTotals
-from kwsniff.config import Config
+from kwsniff.config import Config, key_log
 from kwsniff.count.naming import named
 from kwsniff.count.where.name import BODIES
 from kwsniff.count.where.predicate import Owned, columns_in, compile_where
@@ -157,7 +158,7 @@ def events(
         >>> dict(found)
         {'call': 338, 'connection': 25}
     """
-    chosen = Config(full=full or records, records=records, ports=tuple(ports), **_plain(config))
+    chosen = Config(full=full or records, records=records, ports=tuple(ports), **plain(config))
     asked = Selection(where, columns, since, until, tz, jobs, linktype)
     names = EVENTS.names if columns is None else list(columns)
     return (batch.select(names) for batch in rows(paths, asked, chosen))
@@ -202,7 +203,9 @@ def calls(
         ports: ports of brokers; Kafka on other ports is found by its content.
         jobs: processes; None: as many as there are cores if the input is large.
         linktype: of packets that are bytes: a LINKTYPE_ value (https://www.tcpdump.org/linktypes.html).
-        config: any other field of `kwsniff.Config`, such as ``max_memory``.
+        config: any other field of `kwsniff.Config`, such as ``max_memory``. ``keylog``: a file with secrets
+            to read TLS connections with; by default what ``SSLKEYLOGFILE`` in the environment names, if it
+            is there, and ``""`` for none.
 
     Raises:
         kwsniff.capture.error.CaptureError: an input cannot be read; the text is one line.
@@ -224,7 +227,7 @@ def calls(
         >>> len(kwsniff.calls(packets)) == len(kwsniff.calls("captures/midstream.pcap"))
         True
     """
-    chosen = Config(full=full or records, records=records, ports=tuple(ports), **_plain(config))
+    chosen = Config(full=full or records, records=records, ports=tuple(ports), **plain(config))
     names = EVENTS.names if columns is None else list(columns)
     asked = Selection(where, columns, since, until, tz, jobs, linktype)
     schema = pa.schema([EVENTS.field(name) for name in names if name in EVENTS.names])
@@ -241,13 +244,21 @@ def as_frame(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    """Fields of Config. Raises TypeError for others, with what was meant."""
+def plain(config: dict[str, Any]) -> dict[str, Any]:
+    """Fields of Config, with the key log that SSLKEYLOGFILE names if none was given.
+
+    Raises:
+        TypeError: there is no such field; with what was meant.
+        CaptureError: the key log cannot be read.
+    """
     known = Config.__dataclass_fields__
     for name in config:
         if name not in known:
             raise TypeError(f"there is no option {name!r}{suggestion(name, known)}")
-    return config
+    try:
+        return {**config, "keylog": key_log(config.get("keylog"))}
+    except OSError as error:
+        raise CaptureError(f"{error.filename}: {error.strerror}") from None
 
 
 # What Python programs hand over to be read, and the events of it that were asked for.

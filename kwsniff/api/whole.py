@@ -14,7 +14,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kwsniff.analysis.questions import AUDIT, AUTH, CLIENTS, ERRORS, GROUPS, SLOW, UPGRADE_CHECK, Question
-from kwsniff.api.decoded import Selection, Source, as_frame, paths_of, rows
+from kwsniff.api.decoded import Selection, Source, as_frame, paths_of, plain, rows
 from kwsniff.config import Config
 from kwsniff.rows.schema import EVENTS
 
@@ -147,7 +147,7 @@ def summary(
     from kwsniff.rows.schema import EVENTS
 
     window = Window(since, until, tz) if since is not None or until is not None else None
-    chosen, totals = Config(**config), CaptureTotals()
+    chosen, totals = Config(**plain(config)), CaptureTotals()
     taken = Pass(coverage=Coverage(None if window is None else window.parts))
     columns = NEEDED & frozenset(EVENTS.names)
 
@@ -320,7 +320,7 @@ def findings(
     from kwsniff.analysis.findings import NEEDED, Findings, Thresholds
     from kwsniff.spec.load import catalog
 
-    chosen = Config(**config)
+    chosen = Config(**plain(config))
     rules, columns = Findings(Thresholds.of(chosen.thresholds)), NEEDED & frozenset(EVENTS.names)
     for batch in rows(paths, Selection(where, columns, since, until, tz), chosen):
         rules.take(batch)
@@ -331,7 +331,7 @@ def findings(
 def _take(question: Any, source: Source, asked: Selection, config: dict[str, Any]) -> None:
     columns = question.needs & frozenset(EVENTS.names)
     wanted = replace(asked, columns=columns, owned="connection" in columns)
-    for batch in rows(source, wanted, Config(**config)):
+    for batch in rows(source, wanted, Config(**plain(config))):
         question.take(batch)
 
 

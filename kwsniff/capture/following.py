@@ -36,11 +36,12 @@ from kwsniff.capture.growing import (
     identity_of,
     kind_of,
 )
-from kwsniff.capture.source import Quiet, first_time, natural
+from kwsniff.capture.source import Quiet, beginning, natural
 from kwsniff.capture.stream import STDIN
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, PacketBlock
+from kwsniff.net.segments import with_secrets
 
 POLL_S = 0.2
 BUSY = 10
@@ -274,6 +275,8 @@ class Follower:
 
     def _batches(self, blocks: Iterator[PacketBlock]) -> Iterator[pa.RecordBatch]:
         for block in blocks:
+            if block.secrets:
+                yield with_secrets(block.secrets)
             batch = segment_batch(self._dissector.dissect(block))
             if len(batch):
                 yield batch
@@ -349,7 +352,7 @@ def _files(path: str) -> Iterator[tuple[str, os.stat_result]]:
 def _rank(file: PlainFile | PackedFile, about: os.stat_result) -> tuple[int, list[tuple[int, str]]]:
     """Files are read in the order of their first packets; one without is as old as its last change."""
     try:
-        begins = first_time(file.path)
+        begins = beginning(file.path).time_ns
     except CaptureError:
         begins = 0
     return begins or about.st_mtime_ns, natural(file.path)

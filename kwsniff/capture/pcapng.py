@@ -2,7 +2,8 @@
 
 A file is a chain of blocks, each with its length at both ends, in sections that may differ in byte order; a
 section describes its interfaces, and every packet names one. Blocks that hold no packet and describe nothing
-needed here are stepped over, options of packets (comments and the like) are never looked at.
+needed here are stepped over, options of packets (comments and the like) are never looked at. TLS secrets
+(Decryption Secrets Blocks, section 4.7) are handed on in front of the packets that follow them.
 
 Where the chain breaks, reading goes on at the next place that has a known block type and the same plausible
 length at both ends of the block.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +28,17 @@ MAGIC = b"\x0a\x0d\x0d\x0a"
 SECTION, INTERFACE, OBSOLETE, SIMPLE, NAMES, STATISTICS, ENHANCED = 0x0A0D0D0A, 1, 2, 3, 4, 5, 6
 SECRETS, CUSTOM = 10, 0xBAD
 _LANDMARKS = (SECTION, INTERFACE, OBSOLETE, SIMPLE, NAMES, STATISTICS, ENHANCED, SECRETS, CUSTOM)
+_DESCRIBING = (SECTION, INTERFACE, STATISTICS, SECRETS)
 _BYTE_ORDER_MAGIC = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 MAX_BLOCK = 2 * MAX_SNAPLEN
 MAX_FOUND = 2 * MAX_CAPLEN
 """Longest block taken for the place where blocks go on after damage."""
 SMALLEST = 12
 SEARCH_STEP = 1 << 18
+TLS_KEY_LOG = 0x544C534B
+"""Type of secrets that are lines of a key log (RFC 9850)."""
+SECRETS_AT = 16
+"""Where secrets begin in their block."""
 
 
 class _Columns(NamedTuple):
@@ -95,6 +101,20 @@ def follow_blocks(data: Bytes, at: int, end: int, order: str) -> _Chain:
     return _Chain(np.array(starts, np.int64), at, turns)
 
 
+def key_log_of(data: memoryview[int], place: int, size: int, order: str) -> bytes | None:
+    """The key log in the block of secrets at `place`, which is `size` bytes long; nothing if its secrets are
+    of another kind. None if there is no room for what it says it holds."""
+    if size < SECRETS_AT + 4:
+        return None
+    kind, length = struct.unpack_from(order + "II", data, place + 8)
+    if kind != TLS_KEY_LOG:
+        return b""
+    if length > size - SECRETS_AT - 4:
+        return None
+    found = bytes(data[place + SECRETS_AT :][:length])
+    return found if found.endswith(b"\n") or not found else found + b"\n"
+
+
 class _Known(NamedTuple):
     """The interfaces that packets of a chain may name."""
 
@@ -148,6 +168,13 @@ class PcapngReader(Reader):
         self._order = "<"
         self._chain = _Chain(np.empty(0, np.int64), 0, [(0, "<")])
         self._interfaces = Interfaces()
+        self._ahead: frozenset[int] = frozenset()
+        """Places of blocks whose secrets were handed on before."""
+
+    def expect(self, secrets: Mapping[int, bytes]) -> None:
+        """Hand on these secrets, by the places of their blocks in the file, before all packets."""
+        self._secrets += secrets.values()
+        self._ahead = frozenset(secrets)
 
     def blocks(self) -> Iterator[PacketBlock]:
         """See `Reader.blocks`."""
@@ -157,6 +184,8 @@ class PcapngReader(Reader):
             places, stop, _ = self._chain
             good = self._intact(places)
             yield from self.packets_at(places[:good])
+            if self._secrets:  # no packet came with them, and many more of them may
+                yield self._nothing()
             self._order = self._chain.order_at(places[good] if good < len(places) else stop)
             broken = int(places[good]) if good < len(places) else self._broken(stop)
             if broken is not None or self._goes_on_behind(stop):
@@ -207,7 +236,7 @@ class PcapngReader(Reader):
 
     def _described(self, places: Integers, kinds: Integers) -> _Known:
         """Take the blocks that describe; the interfaces that packets may name."""
-        other = (kinds == SECTION) | (kinds == INTERFACE) | (kinds == STATISTICS)
+        other = np.isin(kinds, _DESCRIBING)
         begun, sections = [self._interfaces], []
         of_it = zip(places[other].tolist(), kinds[other].tolist(), self._sizes(places[other]), strict=True)
         for place, kind, size in of_it:
@@ -226,8 +255,12 @@ class PcapngReader(Reader):
             self._interfaces = Interfaces()
         elif kind == INTERFACE:
             self._interfaces.add(body, order)
-        else:
+        elif kind == STATISTICS:
             self._interfaces.add_statistics(body, order)
+        elif (found := key_log_of(self._window.data.data, place, size, order)) is None:
+            self._note_skipped(self._window.start + place, size)
+        elif found and self._window.start + place not in self._ahead:
+            self._secrets.append(found)
 
     def _gathered(
         self, layout: Callable[[str], np.dtype[Any]], places: Integers, offset: int | Integers

@@ -30,6 +30,8 @@ class Reader(ABC):
         self._block_packets = config.block_packets
         self._totals = totals
         self._notes: list[Note] = []
+        self._secrets: list[bytes] = []
+        """Key logs that came since the last block."""
         self._last_time_ns: int | None = None
 
     def go_on(self, packets: int, time_ns: int) -> None:
@@ -58,6 +60,7 @@ class Reader(ABC):
                 linktype=linktype[some],
                 notes=self._taken_notes(),
                 place=self._window.start,
+                secrets=self._taken_secrets(),
             )
             self.packets += size
         if len(time_ns):
@@ -66,7 +69,7 @@ class Reader(ABC):
     def _end(self, stop: int, what: str) -> Iterator[PacketBlock]:
         """Note how the file ended: `stop` is where the chain of records did, `what` what begins there.
 
-        Notes that came after the last packet go out in a block without packets.
+        Notes and secrets that came after the last packet go out in a block without packets.
         """
         damage = self._window.damage
         if damage is not None:
@@ -78,7 +81,7 @@ class Reader(ABC):
             self._totals.cut_short += 1
             place = self._window.start + stop
             self._note("capture_cut_short", f"the file ends inside {what} at offset {place}")
-        if self._notes:
+        if self._notes or self._secrets:
             yield self._nothing()
 
     def _find(self, at: int) -> tuple[int, bool]:
@@ -100,14 +103,18 @@ class Reader(ABC):
     def _nothing(self) -> PacketBlock:
         """A block without packets."""
         none = np.empty(0, np.int64)
-        notes = self._taken_notes()
         return PacketBlock(
-            self._capture, self._window.data, none, none, none, none, number=none, linktype=none, notes=notes
-        )
+            self._capture, self._window.data, none, none, none, none, number=none, linktype=none,
+            notes=self._taken_notes(), secrets=self._taken_secrets(),
+        )  # fmt: skip
 
     def _taken_notes(self) -> list[Note]:
         notes, self._notes = self._notes, []
         return notes
+
+    def _taken_secrets(self) -> bytes:
+        secrets, self._secrets = b"".join(self._secrets), []
+        return secrets
 
     def _note(self, code: str, detail: str) -> None:
         """Note something about the place where the next packet would be."""

@@ -23,7 +23,7 @@ from stat import S_ISREG
 
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.place import Unread
-from kwsniff.capture.source import first_time_if_capture, natural
+from kwsniff.capture.source import beginning_if_capture, natural
 
 _SUFFIXES = (".gz", ".zst", ".lz4", ".xz")
 _SECOND = 1_000_000_000
@@ -217,7 +217,8 @@ def _key(each: ListedFile) -> tuple[str, int]:
 def _first_time(path: str) -> int | None:
     """Time of the first packet; None if the file is no capture or not there any more. Raises CaptureError."""
     try:
-        return first_time_if_capture(path)
+        begins = beginning_if_capture(path)
+        return None if begins is None else begins.time_ns
     except CaptureError:
         if os.path.exists(path):
             raise

@@ -17,9 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwsniff.capture.error import LiveError
+from kwsniff.capture.keymaterial import GrowingKeyLog
 from kwsniff.net.packets import Integers, Mask, PacketBlock
 
-SECTION, INTERFACE, _STATISTICS, PACKET = 0x0A0D0D0A, 1, 5, 6
+SECTION, INTERFACE, _STATISTICS, PACKET, _SECRETS = 0x0A0D0D0A, 1, 5, 6, 10
+_TLS_KEY_LOG = 0x544C534B
+MOST_SECRETS = 1 << 20
+"""Bytes of a key log in one block."""
 _NAME, _FILTER, RESOLUTION, _OS_DROP, _RECEIVED, _DROPPED, _APPLICATION = 2, 11, 9, 7, 4, 5, 4
 NANOSECONDS = b"\x09"
 SNAPLEN = 262_144
@@ -73,10 +77,18 @@ class PcapngFiles:
     """Writes packets to FILE, or, with a rotation, to FILE_00001_20261121120000.pcapng and so on."""
 
     def __init__(
-        self, path: str, interfaces: Sequence[WrittenInterface], rotation: WriterRotation | None = None
+        self,
+        path: str,
+        interfaces: Sequence[WrittenInterface],
+        rotation: WriterRotation | None = None,
+        key_log: GrowingKeyLog | None = None,
     ) -> None:
-        """Open the first file. Raises LiveError."""
-        self._path, self._rotation = path, rotation
+        """Open the first file. `key_log`: its secrets are written, too, at the beginning of each file all so
+        far, others as they come. Raises LiveError."""
+        self._path, self._rotation, self._key_log = path, rotation, key_log
+        self._secrets = b""
+        self._apart = 0
+        """Bytes of the file that are secrets, which its size does not count."""
         self._interfaces = list(interfaces)
         self._index = {interface.name: index for index, interface in enumerate(interfaces)}
         self._counts = [Counts() for _ in interfaces]
@@ -92,6 +104,7 @@ class PcapngFiles:
             OSError: with the name of the file, which is closed then and whole.
             LiveError: there can be no other file.
         """
+        self._write_secrets()
         rows = np.arange(len(block)) if chosen is None else np.flatnonzero(chosen)
         ends = np.cumsum(_FIXED + block.caplen[rows] + -block.caplen[rows] % 4)
         at = 0
@@ -125,7 +138,21 @@ class PcapngFiles:
         """Bytes that packets may still take of the file."""
         if self._rotation is None or self._rotation.size is None:
             return 1 << 62
-        return self._rotation.size - self._written - len(self._statistics())
+        return self._rotation.size - (self._written - self._apart) - len(self._statistics())
+
+    def _more_secrets(self) -> bytes:
+        """Blocks of the secrets since the last time; packets are written without, too."""
+        more = b""
+        with suppress(OSError):
+            more = self._key_log.more() if self._key_log is not None else b""
+        self._secrets += more
+        return secrets_blocks(more)
+
+    def _write_secrets(self) -> None:
+        if made := self._more_secrets():
+            self._append(made, np.array([len(made)]))
+            self._begun += len(made)
+            self._apart += len(made)
 
     def _blocks(self, block: PacketBlock, rows: Integers, ends: Integers) -> memoryview:
         """Packets as blocks that end at `ends`."""
@@ -177,7 +204,9 @@ class PcapngFiles:
             root, ending = os.path.splitext(self._path)
             stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime())
             name = f"{root}_{self._count:05d}_{stamp}{ending or '.pcapng'}"
-        head = self._head()
+        self._more_secrets()
+        secrets = secrets_blocks(self._secrets)
+        head = self._head() + secrets
         try:
             self._stream = open(name, "wb", buffering=0)  # noqa: SIM115 - closed in _close_file
             self._stream.write(head)
@@ -187,6 +216,7 @@ class PcapngFiles:
         del self.files[:-1000]
         self._since = time.monotonic()
         self._written = self._begun = len(head)
+        self._apart = len(secrets)
 
     def _head(self) -> bytes:
         section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options((_APPLICATION, b"kwsniff live"))
@@ -200,6 +230,7 @@ class PcapngFiles:
         return b"".join(blocks)
 
     def _close_file(self) -> None:
+        self._write_secrets()
         statistics = self._statistics()
         self._append(statistics, np.array([len(statistics)]))
         self._stream.close()
@@ -222,6 +253,17 @@ def block(kind: int, body: bytes) -> bytes:
     """One block of a pcapng file; `body` is as long as a multiple of four."""
     size = 12 + len(body)
     return struct.pack("<II", kind, size) + body + struct.pack("<I", size)
+
+
+def secrets_blocks(key_log: bytes) -> bytes:
+    """Decryption Secrets Blocks with the lines of a TLS key log, none if it is empty."""
+    blocks, at = [], 0
+    while at < len(key_log):
+        stop = key_log.rfind(b"\n", at, at + MOST_SECRETS) + 1 or len(key_log)
+        head = struct.pack("<II", _TLS_KEY_LOG, stop - at)
+        blocks.append(block(_SECRETS, head + key_log[at:stop] + b"\0" * ((at - stop) % 4)))
+        at = stop
+    return b"".join(blocks)
 
 
 def options(*given: tuple[int, bytes]) -> bytes:

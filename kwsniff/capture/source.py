@@ -9,12 +9,14 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.error import CaptureError, Stop
+from kwsniff.capture.keymaterial import found_ahead
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
 from kwsniff.capture.pipe import PipeWindow
@@ -24,7 +26,7 @@ from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, Note, PacketBlock
-from kwsniff.net.segments import at_time
+from kwsniff.net.segments import at_time, with_secrets
 from kwsniff.rows.prefetch import prefetched
 
 TICK_S = 1.0
@@ -151,6 +153,8 @@ class CaptureRun:
         for block in reader.blocks():
             if progress is not None:
                 progress(self._consumed + stream.consumed, total)
+            if block.secrets:
+                yield with_secrets(block.secrets)
             batch = segment_batch(self._dissector.dissect(block))
             if len(batch):
                 quiet.heard(time.monotonic())
@@ -168,22 +172,32 @@ class CaptureRun:
 
 
 def blocks(
-    path: str | os.PathLike[str], config: Config | None = None, totals: CaptureTotals | None = None
+    path: str | os.PathLike[str],
+    config: Config | None = None,
+    totals: CaptureTotals | None = None,
+    *,
+    ahead: bool = True,
 ) -> Generator[PacketBlock]:
-    """The packets of one capture file (or stdin), undissected. Raises CaptureError."""
+    """The packets of one capture file (or stdin), undissected. `ahead`: TLS secrets in front of all of them,
+    if the file can be searched for them. Raises CaptureError."""
     totals = totals if totals is not None else CaptureTotals()
     with open_stream(os.fspath(path)) as stream:
-        yield from _reader(stream, config or Config(), totals, Stop()).blocks()
+        yield from _reader(stream, config or Config(), totals, Stop(), ahead=ahead).blocks()
 
 
-def _reader(stream: ByteStream, config: Config, totals: CaptureTotals, stop: Stop) -> Reader:
+def _reader(
+    stream: ByteStream, config: Config, totals: CaptureTotals, stop: Stop, *, ahead: bool = True
+) -> Reader:
     """The reader for what a stream begins with. Raises CaptureError."""
     window = (
         PipeWindow(stream, config.block_bytes, stop) if stream.pipe else Window(stream, config.block_bytes)
     )
     window.begin()
     totals.files += 1
-    return reader_of(window, stream.name, config, totals)
+    reader = reader_of(window, stream.name, config, totals)
+    if ahead and isinstance(reader, PcapngReader) and (file := stream.plain_file) is not None:
+        reader.expect(found_ahead(file))
+    return reader
 
 
 def reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
@@ -216,6 +230,8 @@ class CaptureFile:
     """When it was written to last, 0 if that is not known."""
     found: bool = False
     """It was not named, but found in a directory."""
+    secrets: bool = False
+    """It begins with secrets of TLS connections."""
 
 
 def resolve(paths: Iterable[str | os.PathLike[str]], unread: list[Unread] | None = None) -> list[CaptureFile]:
@@ -250,23 +266,43 @@ def _file(path: str) -> CaptureFile:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
     if not stat.S_ISREG(about.st_mode):
         return CaptureFile(path, None, 0)
-    return CaptureFile(path, about.st_size, first_time(path), about.st_mtime_ns)
+    return _capture_file(path, about.st_size, beginning(path), about.st_mtime_ns)
 
 
-def first_time(path: str) -> int:
-    """Time of the first packet, found by reading a few packets. Raises CaptureError."""
+def _capture_file(
+    path: str, size: int, begins: Beginning, modified_ns: int, found: bool = False
+) -> CaptureFile:
+    return CaptureFile(path, size, begins.time_ns, modified_ns, found, begins.secrets)
+
+
+class Beginning(NamedTuple):
+    """What a capture begins with."""
+
+    time_ns: int
+    """Time of the first packet, 0 if there is none."""
+    secrets: bool
+    """There are secrets of TLS connections."""
+
+
+def beginning(path: str) -> Beginning:
+    """Found by reading a few packets. Raises CaptureError."""
     peek = replace(Config(), block_bytes=PEEK_BYTES)
-    with closing(blocks(path, peek)) as found:
-        return next((int(block.time_ns[0]) for block in found if len(block)), 0)
+    secrets = False
+    with closing(blocks(path, peek, ahead=False)) as found:
+        for block in found:
+            secrets = secrets or bool(block.secrets)
+            if len(block):
+                return Beginning(int(block.time_ns[0]), secrets)
+    return Beginning(0, secrets)
 
 
 def _remote(url: str, unread: list[Unread]) -> list[CaptureFile]:
     """The captures at a URL; of a directory, other files in it are passed over."""
     passing = place.is_directory(url)
     files = [
-        CaptureFile(each.place.url, each.bytes, first, each.modified_ns, found=passing)
+        _capture_file(each.place.url, each.bytes, begins, each.modified_ns, found=passing)
         for each in place.find(url)
-        if (first := (_looked_into(each.place.url, unread) if passing else first_time(each.place.url)))
+        if (begins := (_looked_into(each.place.url, unread) if passing else beginning(each.place.url)))
         is not None
     ]
     if not files:
@@ -278,30 +314,30 @@ def _directory(path: str, deeper: bool, unread: list[Unread]) -> list[CaptureFil
     """The captures in a directory; other files in it are passed over."""
     files, before = [], len(unread)
     for each in regular_files(path, deeper, unread):
-        first = _looked_into(each, unread)
-        if first is not None:
+        begins = _looked_into(each, unread)
+        if begins is not None:
             about = os.stat(each)
-            files.append(CaptureFile(each, about.st_size, first, about.st_mtime_ns, found=True))
+            files.append(_capture_file(each, about.st_size, begins, about.st_mtime_ns, found=True))
     if not files:
         why = f" can be read ({unread[before]})" if unread[before:] else ""
         raise CaptureError(f"{path}: no capture files in this directory{why}")
     return files
 
 
-def _looked_into(path: str, unread: list[Unread]) -> int | None:
-    """Time of the first packet of a file in a directory, None if it is to be passed over."""
+def _looked_into(path: str, unread: list[Unread]) -> Beginning | None:
+    """What a file in a directory begins with, None if it is to be passed over."""
     try:
-        return first_time_if_capture(path)
+        return beginning_if_capture(path)
     except CaptureError as error:
         unread.append(Unread.of(path, error))
         return None
 
 
-def first_time_if_capture(path: str) -> int | None:
-    """As `first_time`; None for a file that neither begins as a capture does, compressed or not, nor has the
+def beginning_if_capture(path: str) -> Beginning | None:
+    """As `beginning`; None for a file that neither begins as a capture does, compressed or not, nor has the
     name of one. Raises CaptureError."""
     with open_stream(path) as stream:
         start = bytearray(4)
         stream.fill(memoryview(start))
     is_capture = bytes(start) == MAGIC or bytes(start) in MAGICS
-    return first_time(path) if is_capture or named_as_capture(path) else None
+    return beginning(path) if is_capture or named_as_capture(path) else None

@@ -92,6 +92,12 @@ class ByteStream:
         if self.name != STDIN:
             self._source.close()
 
+    @property
+    def plain_file(self) -> int | None:
+        """Descriptor of the file that these bytes are, if they can be read at any place; to be asked for once
+        some were read."""
+        return self._plain.fileno() if self._plain is not None and not self.pipe else None
+
     def pieces(self) -> Iterator[bytes]:
         """All that `fill` has not taken, as it comes. Raises CaptureError."""
         return self._pieces

@@ -122,7 +122,7 @@ command(
             "--around", "TIME", "Only events of the minute around this time, in place of --since and "
             "--until.",
         ),
-        *(o.THRESHOLD, o.TZ, o.TOPIC_IDS, o.COLOR, o.PORT, o.RECURSIVE, o.JOBS, o.MEMORY, o.QUIET),
+        *(o.THRESHOLD, o.TZ, o.TOPIC_IDS, o.COLOR, o.PORT, o.KEYLOG, o.RECURSIVE, o.JOBS, o.MEMORY, o.QUIET),
     ),
     (
         "kwsniff report trace.pcapng",
@@ -156,7 +156,7 @@ command(
         Option(
             "--records", None, "Show keys, values and headers of records in the bodies; implies --full.",
         ),
-        *(o.WHERE, o.SINCE, o.UNTIL, o.TZ, o.TOPIC_IDS, o.COLOR, o.COLUMNS, o.PORT, o.COUNT),
+        *(o.WHERE, o.SINCE, o.UNTIL, o.TZ, o.TOPIC_IDS, o.COLOR, o.COLUMNS, o.PORT, o.KEYLOG, o.COUNT),
         Option(
             "--follow", None, "Read on as the files grow and new ones appear in the directories, until "
             "Ctrl-C; OUT grows with them.", INPUT,
@@ -198,6 +198,7 @@ command(
             "--filter bpf", "FILTER", "Take only packets that pass this filter too, see pcap-filter(7).",
             INPUT,
         ),
+        o.KEYLOG,
         Option("--promiscuous", None, "Take packets that are addressed to others, too.", INPUT),
         Option(
             "--buffer", "SIZE", "What the kernel may keep for each interface, such as 64M.", INPUT,
@@ -212,6 +213,10 @@ command(
             "(100M,1h).", OUTPUT,
         ),
         Option("--all-packets", None, "With -w: keep all packets that pass the filter.", OUTPUT),
+        Option(
+            "--write-secrets", None, "With -w and --keylog: write the secrets into the files, too. Whoever "
+            "has a file can read its TLS connections then.", OUTPUT,
+        ),
         Option(
             "--csv", "DIR", "Write the tables of `kwsniff report --csv`, findings.csv and lag.csv here "
             "every interval.", OUTPUT,
@@ -264,7 +269,7 @@ command(
         Option("--master", "URL", "Spark master. Default: this machine with all cores (local[*]).", RUNNING),
         o.RECURSIVE,
         Option("--append", None, "Read only files that the manifest in DIR does not list; add them.", INPUT),
-        *(o.FULL, o.PORT),
+        *(o.FULL, o.PORT, o.KEYLOG),
         Option(
             "--partitions", "N", "Let so many tasks read everything and share the connections, instead of "
             "reading a part each. The result is the same.", RUNNING, type=click.IntRange(min=1),
@@ -367,7 +372,7 @@ command(
             "a call by connection and correlation id.",
         ),
         Option("--records", None, "Open record batches: show keys, values and headers of records."),
-        *(o.FORM, o.TZ, o.TOPIC_IDS, o.COLOR, o.WIDE, o.PORT, o.MEMORY),
+        *(o.FORM, o.TZ, o.TOPIC_IDS, o.COLOR, o.WIDE, o.PORT, o.KEYLOG, o.MEMORY),
     ),
     (
         "kwsniff show trace.pcapng 138",
@@ -410,6 +415,11 @@ command(
         Option(
             "-o --output", "OUT", "Write the packets to this pcapng file; - is standard output.", OUTPUT,
             required=True,
+        ),
+        Option(
+            "--write-secrets", None, "Write the secrets of the calls' TLS connections into OUT, too, and "
+            "all their packets from the handshake to the last of the calls, which Wireshark needs to read "
+            "them.", OUTPUT,
         ),
         *o.without(o.FORM, o.TABLE, o.SORT, o.COLOR, o.WIDE),
     ),
@@ -461,7 +471,7 @@ command(
     differences with packet numbers. Exit code 1 says that there are some in which it is not known who is
     right.
     """,
-    (o.PATHS, o.RECURSIVE, o.PORT, o.MEMORY),
+    (o.PATHS, o.RECURSIVE, o.PORT, o.KEYLOG, o.MEMORY),
     ("kwsniff crosscheck trace.pcapng", "kwsniff crosscheck trace.pcapng --port 19092"),
     tuning=untuned,
 )

@@ -130,7 +130,7 @@ def crosscheck(path: str, config: Config) -> Comparison:
     except ImportError:
         raise CommandError("pyshark is not installed: pip install 'kwsniff[crosscheck]'") from None
     mine, ports = _our_view(path, config)
-    theirs = _their_view(pyshark, path, ports | set(config.ports))
+    theirs = _their_view(pyshark, path, ports | set(config.ports), config.keylog)
     return _compared(mine, theirs)
 
 
@@ -161,13 +161,16 @@ def _our_view(path: str, config: Config) -> tuple[dict[Place, list[SeenMessage]]
     return found, ports
 
 
-def _their_view(pyshark: Any, path: str, ports: set[int]) -> dict[Place, list[SeenMessage]]:
+def _their_view(
+    pyshark: Any, path: str, ports: set[int], keylog: str | None
+) -> dict[Place, list[SeenMessage]]:
     found: dict[Place, list[SeenMessage]] = defaultdict(list)
     # A loop of its own: pyshark takes the thread's, which asyncio.run leaves closed.
     loop = asyncio.new_event_loop()
     capture = pyshark.FileCapture(
         path, display_filter="kafka", keep_packets=False, eventloop=loop,
         decode_as={f"tcp.port=={port}": "kafka" for port in sorted(ports)},
+        override_prefs={} if keylog is None else {"tls.keylog_file": keylog},
     )  # fmt: skip
     try:
         for packet in capture:

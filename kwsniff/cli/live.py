@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kwsniff.analysis.findings import Thresholds
 from kwsniff.capture.error import LiveError
+from kwsniff.capture.keymaterial import GrowingKeyLog
 from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.cli import problem
 from kwsniff.cli.destination import FORMATS, Writer, after, open_writer
@@ -54,6 +55,7 @@ class LiveRequest(Request):
     """File to keep packets in."""
     rotate: str | None = None
     all_packets: bool = False
+    write_secrets: bool = False
     csv: str | None = None
     interval: str = "60s"
     prometheus: str | None = None
@@ -118,9 +120,11 @@ def _form(asked: str | None) -> str:
 
 def _rotation(request: LiveRequest) -> WriterRotation | None:
     if request.packets is None:
-        if request.rotate is not None or request.all_packets:
-            raise CommandError("--rotate and --all-packets go with -w")
+        if request.rotate is not None or request.all_packets or request.write_secrets:
+            raise CommandError("--rotate, --all-packets and --write-secrets go with -w")
         return None
+    if request.write_secrets and request.config.keylog is None:
+        raise CommandError("--write-secrets goes with --keylog")
     return None if request.rotate is None else parsed(WriterRotation.of, request.rotate, "--rotate")
 
 
@@ -134,10 +138,15 @@ def _session(request: LiveRequest, rotation: WriterRotation | None, buffer: int)
             listeners.append(Listener(name, bpf, promiscuous=request.promiscuous, buffer_bytes=buffer))
         if request.user is not None:
             become(request.user)
+            if request.config.keylog is not None and not os.access(request.config.keylog, os.R_OK):
+                raise LiveError(f"--keylog: {request.user} may not read {request.config.keylog}")
         keeping = None
         if request.packets is not None:
             interfaces = [WrittenInterface(each.interface, each.linktype, bpf) for each in listeners]
-            keeping = Keeping(PcapngFiles(request.packets, interfaces, rotation), request.all_packets)
+            path = request.config.keylog
+            secrets = GrowingKeyLog(path) if request.write_secrets and path is not None else None
+            files = PcapngFiles(request.packets, interfaces, rotation, secrets)
+            keeping = Keeping(files, request.all_packets)
     except BaseException:
         for listener in listeners:
             listener.close()

@@ -110,6 +110,10 @@ PORT = Option(
     "--port", "P,...", "Ports of brokers, single or as ranges (9092,19092-19094), instead of 9092-9094. "
     "Kafka on other ports is looked for by content all the same.", INPUT,
 )  # fmt: skip
+KEYLOG = Option(
+    "--keylog", "FILE", "Secrets to read TLS connections with: a key log (RFC 9850), which may still grow. "
+    "Default: what SSLKEYLOGFILE in the environment names, if it is there; '' for none.", INPUT,
+)  # fmt: skip
 TOPIC_IDS = Option(
     "--topic-ids", "FILE", "Names of topics that the packets give by uuid only: lines uuid,name, or what "
     "kafka-topics.sh --describe prints.", INPUT,
@@ -141,8 +145,8 @@ MEMORY = Option(
     "it are sized by it; docs/reliability.md lists them.", RUNNING, default="512M",
 )  # fmt: skip
 OF_ANSWERS = (
-    WHERE, SINCE, UNTIL, FORM, TABLE, TOP, SORT, TZ, TOPIC_IDS, COLOR, WIDE, QUIET, PORT, RECURSIVE, JOBS,
-    MEMORY,
+    WHERE, SINCE, UNTIL, FORM, TABLE, TOP, SORT, TZ, TOPIC_IDS, COLOR, WIDE, QUIET, PORT, KEYLOG, RECURSIVE,
+    JOBS, MEMORY,
 )  # fmt: skip
 """What every question can be asked."""
 

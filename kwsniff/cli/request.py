@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from zoneinfo import ZoneInfo
 
 from kwsniff.cli.problem import CommandError, suggestion
-from kwsniff.config import LEAST_MEMORY, Config, bytes_of, ports_of
+from kwsniff.config import LEAST_MEMORY, Config, bytes_of, key_log, ports_of
 from kwsniff.count.where import zone
 
 if TYPE_CHECKING:
@@ -35,9 +35,12 @@ class Request:
 
     paths: Sequence[str]
     config: Config
-    """How the input is decoded: of `--port`, `--max-memory`, `--full`, `--records` and `--threshold`."""
+    """How the input is decoded: of `--port`, `--keylog`, `--max-memory`, `--full`, `--records` and
+    `--threshold`."""
     port: str | None = None
     """`--port` as it was written."""
+    keylog: str | None = None
+    """`--keylog` as it was written."""
     form: str | None = None
     where: str | None = None
     since: str | None = None
@@ -121,9 +124,9 @@ class Request:
         ports = self.config.ports
         port = None if ports == Config().ports else ",".join(map(str, ports))
         zone = None if self.tz == "UTC" else self.tz
-        given = {"--port": port, "--since": self.since, "--until": self.until, "--topic-ids": self.topic_ids}
-        return [part for name, value in (given | {"--tz": zone}).items() if value is not None
-                for part in (name, value)]  # fmt: skip
+        given = {"--port": port, "--keylog": self.keylog, "--since": self.since, "--until": self.until}
+        given |= {"--topic-ids": self.topic_ids, "--tz": zone}
+        return [part for name, value in given.items() if value is not None for part in (name, value)]
 
     @property
     def zone(self) -> ZoneInfo:
@@ -162,13 +165,22 @@ def _config(values: Mapping[str, Any]) -> Config:
     size = parsed(bytes_of, memory, "--max-memory")
     ports = Config().ports if port is None else parsed(ports_of, port, "--port")
     try:
-        config = Config.within(size, ports=ports, full=values.get("full", False))
+        full, keylog = values.get("full", False), _key_log(values)
+        config = Config.within(size, ports=ports, full=full, keylog=keylog)
     except ValueError:
         raise CommandError(
             f"--max-memory: {memory} is too little, kwsniff takes {LEAST_MEMORY // 10**6}M at least"
         ) from None
     wanted = values.get("threshold")
     return replace(config, thresholds=_thresholds(wanted)) if wanted else config
+
+
+def _key_log(values: Mapping[str, Any]) -> str | None:
+    """The key log for a command that reads captures. Raises CommandError."""
+    try:
+        return key_log(values["keylog"]) if "keylog" in values else None
+    except OSError as error:
+        raise CommandError(f"--keylog: {values['keylog']}: {error.strerror}") from None
 
 
 def _thresholds(wanted: Sequence[str]) -> tuple[tuple[str, float], ...]:

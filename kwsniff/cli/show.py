@@ -37,7 +37,7 @@ from kwsniff.cli.problem import CommandError
 from kwsniff.cli.request import Request, refuse_overwriting
 from kwsniff.cli.telling import Reading
 from kwsniff.output.text import cut, printable, spreadsheet_safe
-from kwsniff.output.units import bytes_text, endpoint, short_duration
+from kwsniff.output.units import bytes_text, endpoint, many, short_duration
 from kwsniff.rows.events import CALL
 
 # Record batches as lines: a line for each batch, and with their records one for each of these.
@@ -322,8 +322,9 @@ def _csv_row(call: Row, part: ShownCall, node: Node, path: str) -> tuple[Any, ..
 # The job of `kwsniff extract`: packets of chosen calls into a capture of their own.
 
 
-def extract(request: Request, output: str) -> int:
-    """Write the packets; return the exit code. Raises CommandError."""
+def extract(request: Request, output: str, write_secrets: bool) -> int:
+    """Write the packets, and what reads them if they are encrypted; return the exit code. Raises
+    CommandError."""
     check(request)
     _readable(request)
     refuse_overwriting(output, request.paths)
@@ -333,12 +334,13 @@ def extract(request: Request, output: str) -> int:
         problem.said("no call was found, and nothing written")
         return problem.DONE
     try:
-        chosen = choose(request.paths, calls, request.config)
+        chosen = choose(request.paths, calls, request.config, readable=write_secrets)
         written = _written(request, chosen, output)
     except CaptureError as error:
         raise CommandError(str(error)) from None
     if not request.quiet:
-        print(f"{written:,} packets of {len(calls):,} calls written to {output}", file=sys.stderr)
+        more = f", with secrets of {many(chosen.readable, 'connection')}" if write_secrets else ""
+        print(f"{written:,} packets of {len(calls):,} calls written to {output}{more}", file=sys.stderr)
     return reading.code()
 
 

@@ -51,6 +51,8 @@ class PacketBlock:
     """What the reader of the file noticed; may name a packet that is in no block."""
     place: int | None = None
     """Where `data` begins in the capture, as it is once decompressed; None if it is in no file."""
+    secrets: bytes = b""
+    """A TLS key log that the capture holds in front of these packets."""
 
     def __len__(self) -> int:
         return len(self.offset)

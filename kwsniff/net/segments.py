@@ -84,6 +84,8 @@ class SegmentColumns:
     """Anomalies of packets: order (rows before it), code, detail, packet, time."""
     place: int | None = None
     """Where `buffers[1]` begins in the file `capture`, if that can be read at any place."""
+    secrets: bytes = b""
+    """A TLS key log (RFC 9850) for these segments and those that follow."""
 
     def __len__(self) -> int:
         return len(self.packet)
@@ -126,6 +128,7 @@ def segment_columns(batch: pa.RecordBatch) -> SegmentColumns:
         start=start,
         buffers=buffers,
         notes=notes,
+        secrets=secrets_told(batch) or b"",
     )
 
 
@@ -170,8 +173,12 @@ def _payload_places(
     return [data], np.zeros(count, np.int64), offsets[:-1], np.diff(offsets)
 
 
+# Batches without segments, which say something between those that have some.
+
 NOW = b"kwsniff.now"
 """In the metadata of an empty SEGMENTS batch: the time it tells."""
+SECRETS = b"kwsniff.secrets"
+"""Likewise: the secrets it tells."""
 
 
 def at_time(now: int) -> pa.RecordBatch:
@@ -180,8 +187,25 @@ def at_time(now: int) -> pa.RecordBatch:
     A source that goes on for ever sends one about once a second, so that what waits for time to pass (a hole
     to be given up, a request to be answered, a silent connection to end) is drained while nothing else comes.
     """
-    schema = SEGMENTS.with_metadata({NOW: str(now)})
+    return _empty(NOW, str(now).encode())
+
+
+def with_secrets(secrets: bytes) -> pa.RecordBatch:
+    """An empty SEGMENTS batch that brings lines of a TLS key log (RFC 9850) for segments that follow."""
+    return _empty(SECRETS, secrets)
+
+
+def _empty(key: bytes, value: bytes) -> pa.RecordBatch:
+    schema = SEGMENTS.with_metadata({key: value})
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def secrets_told(batch: pa.RecordBatch) -> bytes | None:
+    """What `with_secrets` was given, None for any other batch."""
+    if len(batch) or not batch.schema.metadata:
+        return None
+    told: bytes | None = batch.schema.metadata.get(SECRETS)
+    return told
 
 
 def tells_time(batch: pa.RecordBatch) -> bool:

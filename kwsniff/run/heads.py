@@ -168,7 +168,9 @@ def edges_of(segments: SegmentColumns, orders: Ints, file: int, payload: bytearr
 # Segments of some connections, looked up again in a range of the input.
 
 COLUMNS = tuple(
-    each.name for each in fields(SegmentColumns) if each.name not in ("capture", "buffers", "notes", "place")
+    each.name
+    for each in fields(SegmentColumns)
+    if each.name not in ("capture", "buffers", "notes", "place", "secrets")
 )
 WORDS, A_PORT, B_PORT = 6, 2, 5
 """Numbers that `endpoints_of` makes a name of: address and port of each end."""
@@ -185,7 +187,9 @@ def placed(segments: Iterable[SegmentColumns], order: int) -> Iterator[Placed]:
 
 def chosen(segments: SegmentColumns, rows: Ints) -> SegmentColumns:
     """Some of these segments."""
-    return replace(segments, notes=[], **{name: getattr(segments, name)[rows] for name in COLUMNS})
+    return replace(
+        segments, notes=[], secrets=b"", **{name: getattr(segments, name)[rows] for name in COLUMNS}
+    )
 
 
 def of_endpoints(segments: Iterable[Placed], endpoints: set[bytes], after: int) -> Iterator[Placed]:

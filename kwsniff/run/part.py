@@ -35,7 +35,7 @@ from kwsniff.engine.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, 
 from kwsniff.native.rowcopies import copied, joined, picked
 from kwsniff.net.dissect import NOTES_PER_CODE, Dissector
 from kwsniff.net.packets import CaptureTotals, PacketBlock
-from kwsniff.net.segments import ACK, SYN, SegmentColumns, segment_columns
+from kwsniff.net.segments import ACK, SYN, SegmentColumns, segment_columns, with_secrets
 from kwsniff.run.plan import Split, can_be_cut, split_reader
 
 Ints = NDArray[np.int64]
@@ -333,14 +333,16 @@ class SplitNotes:
     """Datagrams whose fragments may go on in the next split."""
     noted: dict[str, int] = field(default_factory=dict)
     """How many notes on packets there were, by code."""
+    secrets: bool = False
+    """There are secrets of TLS connections, whose state is not put together where splits meet."""
 
 
 def independent(splits: Sequence[Split], emitted: Iterable[SplitNotes]) -> bool:
-    """Whether packets could be dissected in splits: no IP datagram crosses two, and no file has more notes
-    than are shown."""
+    """Whether splits could be read apart: no IP datagram crosses two, no file has more notes than are shown,
+    and there are no secrets of TLS connections, unless all is one split."""
     notes: dict[tuple[str, str], int] = {}
     for each in emitted:
-        if each.waiting:
+        if each.waiting or (each.secrets and len(splits) > 1):
             return False
         for code, count in each.noted.items():
             key = splits[each.split].path, code
@@ -377,6 +379,9 @@ class SplitReader:
             packets, stored = split.packet - 1, self._is_stored(path)
             for block in self._blocks(path):
                 packets = int(block.number[-1]) if len(block) else packets
+                if block.secrets:
+                    emitted.secrets = True
+                    yield with_secrets(block.secrets), None
                 batch = segment_batch(dissector.dissect(block))
                 if len(batch):
                     yield batch, block.place if stored else None

@@ -13,7 +13,8 @@ are on the one chain of records that there is, and no guess is left (`together`)
 
 Only a file in which all is as most writers write it is cut by stretches. Whatever makes a reader look twice,
 or a packet depend on more than the head of the file (damage, times that jump, packets without a time,
-interfaces that are described late), leaves it to `cut`.
+interfaces that are described late), leaves it to `cut`. A file that holds secrets of TLS connections is not
+cut: what is known of such a connection is not put together where splits meet.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kwsniff.capture.pcap import CHAIN, FILE_HEADER, MAGICS, MAX_JUMP, PcapReader
-from kwsniff.capture.pcapng import INTERFACE, MAGIC, SECTION, SMALLEST, PcapngReader
+from kwsniff.capture.pcapng import INTERFACE, MAGIC, SECRETS, SECTION, SMALLEST, PcapngReader
 from kwsniff.capture.place import opened, size_of
 from kwsniff.capture.reader import Window
 from kwsniff.capture.source import CaptureFile
@@ -135,8 +136,8 @@ class _Cuts:
 
 
 def pieces(path: str, config: Config, size: int) -> list[Split]:
-    """A file in splits of about so many bytes. Raises CaptureError."""
-    wanted = places(size_of(path), size)
+    """A file in splits of about so many bytes; whole if there is a key log. Raises CaptureError."""
+    wanted = places(size_of(path), size) if config.keylog is None else []
     return cut(path, wanted, config) if wanted else [Split(path)]
 
 
@@ -172,11 +173,11 @@ def cut(path: str, wanted: Sequence[int], config: Config) -> list[Split]:
         for block in filter(len, reader.blocks()):
             # The reader might have looked for damage.
             jumps = isinstance(reader, PcapIndexer) and not _steady(block.time_ns, cuts.last_ns, MAX_JUMP)
-            if jumps or reader.timeless:
+            if jumps or reader.whole:
                 return [Split(path)]
             cuts.offer(reader.places(block), block, reader.prelude)
-    if not cuts.found or totals.damaged:
-        return [Split(path)]
+        if not cuts.found or totals.damaged or reader.whole:
+            return [Split(path)]
     return splits_at(path, cuts.found, size, totals.dropped)
 
 
@@ -200,7 +201,8 @@ def splits_at(path: str, cuts: Sequence[Cut], size: int, dropped: int) -> list[S
 class PcapIndexer(PcapReader):
     """Reads a pcap file for places of packets, and what a packet further on needs to be read (`prelude`)."""
 
-    timeless = False
+    whole = False
+    """What the file holds is told apart only by who reads all of it."""
     dropped = 0
     """pcap files don't tell of any."""
 
@@ -222,8 +224,8 @@ class PcapngIndexer(PcapngReader):
     """The same for a pcapng file."""
 
     prelude = b""
-    timeless = False
-    """There are packets without a time: they have that of the packet before."""
+    whole = False
+    """There are packets without a time, which have that of the one before, or secrets of TLS connections."""
 
     @property
     def dropped(self) -> int:
@@ -258,11 +260,12 @@ class PcapngIndexer(PcapngReader):
             yield from super().packets_at(part)
 
     def simple_packets(self, places: Integers, *known: Any) -> Any:
-        self.timeless = self.timeless or len(places) > 0
+        self.whole = self.whole or len(places) > 0
         return super().simple_packets(places, *known)
 
     def describe(self, place: int, kind: int, size: int) -> None:
         super().describe(place, kind, size)
+        self.whole = self.whole or kind == SECRETS
         if kind in (SECTION, INTERFACE):
             before = b"" if kind == SECTION else self.prelude
             self.prelude = before + self._window.data[place : place + size].tobytes()
@@ -371,7 +374,7 @@ class _Follower:
         """What it is from `begin` on; None if it is for `cut`."""
         with indexer(self._from(begin), self._config, self._totals) as reader:
             steady = self._follow(reader)
-        if not steady or reader.timeless or reader.prelude != self._prelude or self._totals.damaged:
+        if not steady or reader.whole or reader.prelude != self._prelude or self._totals.damaged:
             return None
         if self._first is None or (self._next is None) != (self._end is None):
             return None

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import CaptureTotals, blocks, resolve, segments
-from kwsniff.config import MIB, Config, bytes_of, ports_of
+from kwsniff.config import MIB, Config, bytes_of, key_log, ports_of
 from kwsniff.count.where.predicate import Predicate, columns_in, compile_where
 from kwsniff.engine.analyze import analyze
 from kwsniff.net.address import text
@@ -98,7 +98,8 @@ def parts(options: Any) -> list[InputPart]:
     size = options.get("split_size")
     if size is None:
         return [InputPart([file]) for file in files]
-    cut = [split for file in files for split in pieces(file, Config(), _whole(size, "split_size") * MIB)]
+    config, size = _config(options), _whole(size, "split_size") * MIB
+    cut = [split for file in files for split in pieces(file, config, size)]
     return [InputPart([split.path], split if split.end is not None else None) for split in cut]
 
 
@@ -174,7 +175,7 @@ class SegmentsReader(PartsReader):
     """The segments in capture order."""
 
     def _batches(self, part: InputPart) -> Iterator[pa.RecordBatch]:
-        yield from part.segments(Config())
+        yield from filter(len, part.segments(Config()))
 
 
 class PacketsReader(PartsReader):
@@ -260,7 +261,15 @@ def _config(options: Any) -> Config:
         ports=_parsed(options, "port", ports_of, given.ports),
         full=_flag(options, "full") or _flag(options, "records"),
         records=_flag(options, "records"),
+        keylog=_key_log(options),
     )
+
+
+def _key_log(options: Any) -> str | None:
+    try:
+        return key_log(options.get("keylog"))
+    except OSError as error:
+        raise ValueError(f"the option 'keylog': {error.filename}: {error.strerror}") from None
 
 
 def _flag(options: Any, name: str) -> bool:

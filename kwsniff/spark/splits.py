@@ -11,8 +11,10 @@ What a cut costs does not depend on how much lies between two: connections are m
 waited there has to be told by joining. So a file is cut only where a core's share of the input is so large
 that decoding it apart saves more; tasks share the rows of one split when they finish them anyway.
 
-Where splits cannot be read apart, every task reads all of the input and follows a share of the connections
-(`decode_shares`): reading and dissecting are repeated by every task, decoding, which costs more, is divided.
+With secrets of TLS connections all input is one split, since what is known of such a connection is not put
+together where two meet. Where splits cannot be read apart (also because decoding came upon secrets), every
+task reads all of the input and follows a share of the connections (`decode_shares`): reading and dissecting
+are repeated by every task, decoding, which costs more, is divided.
 """
 
 from __future__ import annotations
@@ -67,12 +69,15 @@ def split_bytes(total: int, cores: int) -> int:
 
 
 def make_plan(spark: Spark, paths: Sequence[str], config: Config, size: int | None) -> list[Split]:
-    """The splits of the captures at `paths`; `size` is that of a split in bytes. Raises CaptureError."""
+    """The splits of the captures at `paths`; `size` is that of a split in bytes. With secrets of TLS
+    connections, as far as the beginnings of files show, it is one. Raises CaptureError."""
     # Of compressed files the size of what is in them counts, about: that is what a core has to do.
     files = [
         replace(file, size=(file.size or 0) * UNPACKED) if file.path.endswith(PACKED) else file
         for file in resolve(paths)
     ]
+    if config.keylog is not None or any(file.secrets for file in files):
+        return [Split(files[0].path, more=tuple(file.path for file in files[1:]))]
     total = sum(file.size or 0 for file in files)
     size = size or split_bytes(total, context_of(spark).defaultParallelism)
     return joined(files, _index(spark, files, config, size), size)
@@ -158,7 +163,7 @@ class SplitRun:
         """For each split what is to be put right in its events, once the splits are joined."""
 
     def decode(self) -> bool:
-        """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
+        """Decode all splits; False if they cannot be read apart, see `kwsniff.run.part.independent`."""
         splits = self._of.splits
         # A thread reads, for a core that has no split of its own.
         work = partial(_decoded, self._of, self._shares, ROLLED, ahead=len(splits) < self._cores)

@@ -231,8 +231,9 @@ def settled(where: Where, wanted: Settings, *, keep: bool = True) -> Settings:
 
 
 def plain(config: Config) -> dict[str, Any]:
-    """Settings as JSON holds them."""
+    """Settings as JSON holds them. A key log is an input rather than a setting: runs may have others."""
     said: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+    del said["keylog"]
     return said
 
 

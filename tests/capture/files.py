@@ -83,6 +83,12 @@ def ng_obsolete(packet, order="<", interface=0, drops=3):
     return ng_block(2, head + data, order)
 
 
+def ng_secrets(secrets, order="<", kind=0x544C534B, length=None):
+    """A Decryption Secrets Block, of a TLS key log unless `kind` says otherwise."""
+    size = len(secrets) if length is None else length
+    return ng_block(10, struct.pack(order + "II", kind, size) + secrets, order)
+
+
 def pcapng(packets, order="<"):
     return ng_section(order) + ng_interface(order) + b"".join(ng_enhanced(each, order) for each in packets)
 

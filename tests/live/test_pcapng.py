@@ -12,6 +12,7 @@ import pytest
 
 from kwsniff.capture import savefile as pcapng
 from kwsniff.capture.error import LiveError
+from kwsniff.capture.keymaterial import GrowingKeyLog
 from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.capture.source import CaptureTotals, blocks
 from kwsniff.net.packets import PacketBlock
@@ -104,6 +105,57 @@ def test_another_file_begins_after_a_time(tmp_path: Path, monkeypatch: pytest.Mo
         files.write(block("lo", b"x"))
     files.close()
     assert [len(read(name)) for name in files.files] == [2, 2, 1]
+
+
+def line(number: int) -> bytes:
+    return f"CLIENT_RANDOM {number:064x} {number:096x}\n".encode()
+
+
+def secrets_in(path: str) -> bytes:
+    return b"".join(each.secrets for each in blocks(path))
+
+
+def test_without_a_key_log_no_secrets_are_written_with_one_every_file_has_those_so_far(
+    tmp_path: Path,
+) -> None:
+    keys, kept = tmp_path / "keys", tmp_path / "kept"
+    kept.mkdir()
+    keys.write_bytes(line(1))
+    files = PcapngFiles(str(kept / "k"), INTERFACES, WriterRotation(size=1000), GrowingKeyLog(str(keys)))
+    for number in range(2, 40):
+        with keys.open("ab") as file:
+            file.write(line(number))
+        files.write(block("lo", b"x" * 300))
+    files.close()
+    paths = sorted(map(str, kept.iterdir()))
+    assert paths == files.files
+    # Sizes are those of the same packets without secrets.
+    assert [len(read(path)) for path in paths] == [2] * 19
+    for count, path in enumerate(paths, start=1):
+        assert secrets_in(path) == b"".join(map(line, range(1, min(2 * count + 3, 40))))
+    plain = PcapngFiles(str(tmp_path / "plain"), INTERFACES)
+    plain.write(block("lo", b"x" * 300))
+    plain.close()
+    assert secrets_in(str(tmp_path / "plain")) == b""
+
+
+def test_secrets_that_come_last_are_written_and_those_that_cannot_be_read_stop_no_packet(
+    tmp_path: Path,
+) -> None:
+    path, keys = str(tmp_path / "kept.pcapng"), tmp_path / "keys"
+    files = PcapngFiles(path, INTERFACES, key_log=GrowingKeyLog(str(keys)))
+    files.write(block("lo", b"a"))
+    keys.write_bytes(line(1) + b"# no secret\n" + line(2)[:-9])
+    files.close()
+    assert (len(read(path)), secrets_in(path)) == (1, line(1))
+
+
+def test_a_long_key_log_is_written_in_blocks_that_everybody_takes(tmp_path: Path) -> None:
+    path, keys = str(tmp_path / "kept.pcapng"), tmp_path / "keys"
+    keys.write_bytes(b"".join(map(line, range(20_000))))
+    files = PcapngFiles(path, INTERFACES, key_log=GrowingKeyLog(str(keys)))
+    files.close()
+    assert secrets_in(path) == keys.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 
 from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.config import Config
-from kwsniff.run.part import SplitReader
-from kwsniff.run.plan import Split, cut
+from kwsniff.run.part import SplitReader, independent
+from kwsniff.run.plan import Split, cut, followed, pieces
 from tests.capture.files import (
     MICRO,
     MODIFIED,
@@ -24,6 +25,7 @@ from tests.capture.files import (
     ng_interface,
     ng_obsolete,
     ng_options,
+    ng_secrets,
     ng_section,
     ng_simple,
     pcap,
@@ -108,3 +110,33 @@ def test_small_files_share_a_split_and_large_ones_have_several(tmp_path: Path) -
     assert len(splits) > 3
     assert names[-1] == ["3.pcap"]
     assert rows_of(splits)[0] == [row for index in range(4) for row in whole(tmp_path / f"{index}.pcap")[0]]
+
+
+def test_a_file_with_secrets_of_tls_connections_is_one_split(tmp_path: Path) -> None:
+    plain, path = tmp_path / "plain.pcapng", tmp_path / "secrets.pcapng"
+    plain.write_bytes(pcapng(FRAMES))
+    assert len(cut(str(plain), WANTED, CONFIG)) > 1
+    assert len(pieces(str(plain), CONFIG, 5000)) > 1
+    assert pieces(str(plain), replace(CONFIG, keylog="keys"), 5000) == [Split(str(plain))]
+    first = b"".join(ng_enhanced(each) for each in FRAMES[:150])
+    rest = b"".join(ng_enhanced(each) for each in FRAMES[150:])
+    for data in (first + ng_secrets(b"abc") + rest, first + rest + ng_secrets(b"abc")):
+        path.write_bytes(pcapng([]) + data)
+        assert cut(str(path), WANTED, CONFIG) == [Split(str(path))]
+        size = path.stat().st_size
+        assert followed(str(path), 8000, None, size, CONFIG) is None
+
+
+def test_secrets_in_one_of_several_splits_keep_them_from_being_read_apart(tmp_path: Path) -> None:
+    one, other = tmp_path / "1.pcapng", tmp_path / "2.pcapng"
+    one.write_bytes(pcapng(FRAMES[:100]) + ng_secrets(b"abc"))
+    other.write_bytes(pcapng(FRAMES[100:]))
+    for splits, apart in (
+        ([Split(str(one)), Split(str(other))], False),
+        ([Split(str(one), more=(str(other),))], True),
+    ):
+        readers = [SplitReader(splits, number, CONFIG) for number in range(len(splits))]
+        columns = [each for reader in readers for each in reader.columns()]
+        assert [each.secrets for each in columns if each.secrets] == [b"abc\n"]
+        assert sum(map(len, columns)) == len(FRAMES)
+        assert independent(splits, [reader.emitted for reader in readers]) is apart

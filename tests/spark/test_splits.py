@@ -22,6 +22,7 @@ from kwsniff.count.naming import named
 from kwsniff.count.topics import FIXED, TopicNames
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
+from kwsniff.run.plan import Split
 from kwsniff.spark import finish, job, splits
 from kwsniff.spark.files import Stored
 from kwsniff.spark.finish import Finish, Group
@@ -29,12 +30,12 @@ from kwsniff.spark.results import Manifest, Results
 from kwsniff.spark.resulttables import OF_EVENTS
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.spark.version import Version
-from tests.capture.files import frames, pcap, pcapng
+from tests.capture.files import frames, ng_enhanced, ng_interface, ng_secrets, ng_section, pcap, pcapng
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.parts.compare import SMALL, counted, cut_at, one_process
 from tests.parts.cutting import plan
 from tests.parts.test_talks import plain
-from tests.samples import names, sample
+from tests.samples import CAPTURES, names, sample
 from tests.spark.rotated import rotated
 from tests.spark.test_job import stored
 from tests.spark.test_learnt import unpacked
@@ -45,6 +46,21 @@ if TYPE_CHECKING:
 
 NAMES = ["librdkafka-groups", "rotation", "tls"]
 PATHS = [path for name in NAMES for path in sample(name).paths]
+
+
+def test_with_a_key_log_or_secrets_at_the_beginning_of_a_file_all_input_is_one_split(tmp_path: Path) -> None:
+    begins = ng_section() + ng_interface() + ng_secrets(b"abc")
+    for number in range(3):
+        packets = frames(9)
+        data = begins + b"".join(map(ng_enhanced, packets)) if number == 1 else pcapng(packets)
+        (tmp_path / f"{number}.pcapng").write_bytes(data)
+    first, *rest = (str(tmp_path / f"{number}.pcapng") for number in range(3))
+    whole = [Split(first, more=tuple(rest))]
+    # It needs no Spark for that.
+    assert make_plan(None, [str(tmp_path)], Config(), 100) == whole  # type: ignore[arg-type]
+    Path(rest[0]).unlink()
+    whole = [Split(first, more=(rest[1],))]
+    assert make_plan(None, [str(tmp_path)], Config(keylog="keys"), 100) == whole  # type: ignore[arg-type]
 
 
 def rows(table: pa.Table) -> Counter[str]:
@@ -248,6 +264,25 @@ def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSes
     assert done.manifest.splits == {}
     assert done.manifest.capture["fragments_lost"] == 1
     assert rows(stored(out)) == with_names([path], Config())
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_secrets_among_several_files_change_no_row_and_an_append_may_have_another_key_log(
+    place: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    one, other, keys = tmp_path / "1.pcapng", tmp_path / "2.pcapng", tmp_path / "keys"
+    secrets = ng_section() + ng_interface() + ng_secrets(b"CLIENT_RANDOM 00 00")
+    data = (CAPTURES / "librdkafka-groups.pcapng").read_bytes()
+    one.write_bytes(secrets + data if place == "before" else data + secrets)
+    other.write_bytes((CAPTURES / "librdkafka-produce.pcapng").read_bytes())
+    keys.write_bytes(b"")
+    done = job.run(spark, [str(one), str(other)], tmp_path / "out", Config(), split=50_000)
+    # Where a look at the beginning shows them, there is one split; else each task reads everything.
+    assert done.manifest.splits.get("splits") == (1 if place == "before" else None)
+    assert rows(stored(tmp_path / "out")) == with_names([str(one), str(other)], Config())
+    again = job.run(spark, [str(tmp_path)], tmp_path / "out", Config(keylog=str(keys)), append=True)
+    assert again.read == []
+    assert "keys" not in str(again.manifest)
 
 
 @pytest.mark.parametrize(
