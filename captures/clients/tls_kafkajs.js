@@ -1,4 +1,4 @@
-// KafkaJS over plaintext, TLS 1.3 with ChaCha20, TLS 1.2, and with a password. Node.js itself logs the secrets.
+// KafkaJS over plaintext, TLS 1.3 with ChaCha20, TLS 1.2, and TLS 1.3 with AES-128 and a password. Node.js itself logs the secrets.
 'use strict'
 const fs = require('fs')
 const { Kafka, logLevel } = require('kafkajs')
@@ -44,7 +44,8 @@ async function main () {
   await everything('tls1.3', { brokers: [BOOTSTRAP], ssl: trust(chacha) })
   await everything('tls1.2', { brokers: [BOOTSTRAP], ssl: trust({ maxVersion: 'TLSv1.2' }) })
   const sasl = { mechanism: 'plain', username: SASL_USER, password: SASL_PASSWORD }
-  await everything('plain', { brokers: [SASL_SSL], ssl: trust(), sasl })
+  const aes = { ciphers: 'TLS_AES_128_GCM_SHA256', minVersion: 'TLSv1.3' }
+  await everything('plain', { brokers: [SASL_SSL], ssl: trust(aes), sasl })
   fs.writeFileSync(FACTS, JSON.stringify(facts, null, 1))
 }
 

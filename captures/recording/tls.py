@@ -40,6 +40,7 @@ TLS = (
         (python("tls_aiokafka.py", "plaintext", "large"),),
         "tls-key-update.pcapng.zst",
         compress="zst",
+        mtu=1500,
     ),
     Sample(
         "tls-kcat",
@@ -67,7 +68,8 @@ TLS = (
     ),
     Sample(
         "tls-kafkajs",
-        "KafkaJS over TLS 1.3 with ChaCha20, over TLS 1.2, and with PLAIN; key log by Node.js",
+        "KafkaJS over TLS 1.3 with ChaCha20, over TLS 1.2, and over TLS 1.3 with AES-128 and PLAIN inside; key log by "
+        "Node.js",
         Encrypted(),
         (Client("node", "tls_kafkajs.js"),),
         "tls-kafkajs.pcapng.zst",
@@ -84,11 +86,12 @@ TLS = (
     ),
     Sample(
         "tls-hello-retry",
-        "franz-go to a broker that takes none of its key shares and asks for another: HelloRetryRequest. The "
-        "secrets are only in the key log",
+        "franz-go to a broker that takes none of its key shares and asks for another: HelloRetryRequest. A pcap "
+        "file has no place for secrets",
         Encrypted(groups="secp384r1"),
         (Client("go", "go/franz", ("plaintext", "tls1.3")),),
-        "tls-hello-retry.pcapng.zst",
+        "tls-hello-retry.pcap.zst",
+        tool="tcpdump",
         compress="zst",
         embed=False,
     ),
