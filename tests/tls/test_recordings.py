@@ -14,8 +14,8 @@ from tests.tls import tshark
 pytestmark = tshark.NEEDED
 
 RESUMED = {"tls-franz-go"}
-"""Sessions of TLS 1.2 are resumed by ticket, and the broker sends another ticket at once: tshark 4.0 looks the
-secret up by the new one, which it has not seen with a secret yet."""
+"""Sessions of TLS 1.2 are resumed by ticket, and the broker sends another ticket at once: tshark 4.0 looks
+the secret up by the new one, of which it knows nothing."""
 
 
 def logged(name: str) -> list[Row]:
