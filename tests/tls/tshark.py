@@ -59,7 +59,7 @@ def conversations(path: str | Path, keys: str | Path | None = None) -> dict[int,
     """What tshark decrypts of each TLS connection, by the number that it gives the TCP stream.
 
     `keys` is a key log; secrets in the capture itself need none. Connections of which nothing is decrypted
-    are left out. One that begins with plaintext is none of TLS.
+    are left out.
     """
     streams = sorted({int(row[0]) for row in _rows(path, keys, (), "tls", ("tcp.stream",))})
     follow = [part for stream in streams for part in ("-z", f"follow,tls,raw,{stream}")]
