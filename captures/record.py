@@ -4,10 +4,10 @@
     sudo python3 captures/record.py --out /tmp/samples NAME ...    some
     python3 captures/record.py --list                              what there is
 
-It needs root, tcpdump, dumpcap, tshark, zstd, unshare, ip, nft, Java 17, Maven, Node.js and npm. Clients and
-brokers come from the package indexes, pinned in `captures/clients`, into the work folder. After that
-the recording re-enters itself in a network namespace of its own where there is only a loopback
-interface: the ports are free, nothing else is captured, nothing leaves the machine.
+It needs root, tcpdump, dumpcap, tshark, editcap, zstd, unshare, ip, nft, Java 17, Maven, Node.js, npm, Go, a C
+compiler, OpenSSL with its headers, and kcat of the distribution. Other clients and brokers come from the package
+indexes, pinned in `captures/clients`, into the work folder. After that the recording re-enters itself in a network namespace of its own where there is only a loopback interface: the ports
+are free, nothing else is captured, nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -23,16 +23,31 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from recording import capturing, loss, notes, requests
+from recording import capturing, encrypted, loss, notes, requests
 from recording.brokers import Broker
 from recording.environments import CLIENTS, Environment
 from recording.samples import SAMPLES, Client, Sample
 from recording.situations import SITUATIONS
+from recording.tls import TLS
 
 HERE = Path(__file__).resolve().parent
-EVERY = (*SAMPLES, *SITUATIONS)
+EVERY = (*SAMPLES, *SITUATIONS, *TLS)
 CLIENT_SECONDS = 120
-TOOLS = ("tcpdump", "dumpcap", "tshark", "gzip", "zstd", "unshare", "ip", "java", "mvn", "node", "npm", "nft")
+TOOLS = (
+    "tcpdump",
+    "dumpcap",
+    "tshark",
+    "editcap",
+    "gzip",
+    "zstd",
+    "unshare",
+    "ip",
+    "java",
+    "mvn",
+    "node",
+    "npm",
+)
+TOOLS += ("nft", "go", "cc", "openssl", "kcat")
 
 
 def main() -> int:
@@ -204,9 +219,15 @@ def publish(sample: Sample, broker: Broker, told: list[dict], folder: Path, out:
     expected.mkdir(exist_ok=True)
     files = sorted(folder.iterdir())
     counts = [capturing.packets(file) for file in files]
-    tables = tshark_tables(sample, broker, files, expected)
+    keys = out / f"{sample.name}.keys"
+    if broker.keys:
+        encrypted.keep(broker.keys, keys)
+    rules = capturing.dissection(broker.ports, broker.encrypted, keys if broker.keys else None)
+    tables = tshark_tables(sample, rules, files, expected)
     if network:
         network["tshark"] = loss.analysed(files[0], broker.ports)
+    if broker.keys and sample.embed:
+        encrypted.embed(keys, files[0])
     if sample.rotate:
         for old in place.glob("*.pcapng"):
             old.unlink()
@@ -224,6 +245,7 @@ def publish(sample: Sample, broker: Broker, told: list[dict], folder: Path, out:
         "tshark": tables,
         "clients": told,
         **({"network": network} if network else {}),
+        **({"keys": keys.name, "encrypted": list(broker.encrypted)} if broker.keys else {}),
     }
     if broker.requests:
         requests.keep(broker.requests, broker.ports, expected / f"{sample.name}.requests.jsonl.gz")
@@ -232,16 +254,16 @@ def publish(sample: Sample, broker: Broker, told: list[dict], folder: Path, out:
     return f"{sum(counts)} packets, {size} bytes in {len(placed)} file(s), ports {broker.ports}"
 
 
-def tshark_tables(sample: Sample, broker: Broker, files: list[Path], expected: Path) -> str:
+def tshark_tables(sample: Sample, rules: list[str], files: list[Path], expected: Path) -> str:
     """Write tshark's view of the sample; the files of a rotation are one stream."""
     target = expected / f"{sample.name}.tshark.csv.gz"
     if len(files) == 1:
-        capturing.tshark_table(files[0], broker.ports, target)
+        capturing.tshark_table(files[0], rules, target)
     else:
         with tempfile.TemporaryDirectory() as scratch:
             whole = Path(scratch) / "whole.pcapng"
             subprocess.run(["mergecap", "-a", "-w", str(whole), *map(str, files)], check=True)
-            capturing.tshark_table(whole, broker.ports, target)
+            capturing.tshark_table(whole, rules, target)
     return target.name
 
 

@@ -78,4 +78,14 @@ def sample(name: str) -> Sample:
 
 
 def names() -> list[str]:
+    """Samples that are read without a key log."""
+    return [name for name in _recorded() if "keys" not in sample(name).note]
+
+
+def encrypted() -> list[str]:
+    """Samples of traffic over TLS that come with its secrets."""
+    return [name for name in _recorded() if "keys" in sample(name).note]
+
+
+def _recorded() -> list[str]:
     return sorted(path.stem for path in (CAPTURES / "expected").glob("*.json"))

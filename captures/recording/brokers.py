@@ -59,6 +59,10 @@ class Broker:
     extra: dict[str, str] = field(default_factory=dict)
     requests: tuple[Path, ...] = ()
     """Its log of requests, one file for each broker, if it writes one."""
+    encrypted: tuple[int, ...] = ()
+    """Those of the ports that speak TLS."""
+    keys: Path | None = None
+    """The key log of what is encrypted."""
 
 
 def listening(port: int) -> bool:

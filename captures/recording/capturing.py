@@ -112,11 +112,21 @@ def packets(path: Path) -> int:
     return len(done.stdout.splitlines())
 
 
-def tshark_table(path: Path, ports: Sequence[int], target: Path) -> None:
-    """Write what tshark sees of the Kafka messages, one row per frame, comma-joined where several meet."""
-    command = ["tshark", "-n", "-r", str(path), "-Y", "kafka", "-T", "fields"]
+def dissection(ports: Sequence[int], encrypted: Sequence[int] = (), keys: Path | None = None) -> list[str]:
+    """Return what tshark has to be told to find Kafka on these ports, on some of them inside TLS."""
+    told = ["-o", f"tls.keylog_file:{keys}"] if keys else []
     for port in ports:
-        command += ["-d", f"tcp.port=={port},kafka"]
+        inside = port in encrypted
+        rules = (
+            (f"tcp.port=={port},tls", f"tls.port=={port},kafka") if inside else (f"tcp.port=={port},kafka",)
+        )
+        told += [part for rule in rules for part in ("-d", rule)]
+    return told
+
+
+def tshark_table(path: Path, told: Sequence[str], target: Path) -> None:
+    """Write what tshark sees of the Kafka messages, one row per frame, comma-joined where several meet."""
+    command = ["tshark", "-n", "-r", str(path), *told, "-Y", "kafka", "-T", "fields"]
     for name in TSHARK_FIELDS:
         command += ["-e", name]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

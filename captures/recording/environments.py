@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
-MAVEN_VERSIONS = ("kafka-4.4", "kafka-4.3", "kafka-0.10", "kafka-0.8")
+KEYLOG_SOURCE = CLIENTS.parent.parent / "docs" / "keylog.c"
+MAVEN_VERSIONS = ("kafka-4.4", "kafka-4.3", "kafka-0.10", "kafka-0.8", "tls-agent")
 PLUGINS = (("kafka-4.3", "Telemetry"), ("kafka-4.4", "Descriptions"))
 """Classes of our own that a release's brokers load."""
 
@@ -33,6 +34,19 @@ class Environment:
     def node_modules(self) -> Path:
         """The folder for NODE_PATH."""
         return self.work / "node" / "node_modules"
+
+    @property
+    def keylog_library(self) -> Path:
+        """What LD_PRELOAD takes to make programs that load OpenSSL write a key log."""
+        return self.work / "keylog.so"
+
+    def go_program(self, name: str) -> str:
+        """Return the path of one of the programs in `clients/go`."""
+        return str(self.work / "go" / name)
+
+    def agent(self) -> Path:
+        """Return the jar that makes a Java machine write a key log."""
+        return next(self.jars("tls-agent").glob("extract-tls-secrets-*.jar"))
 
     def jars(self, version: str) -> Path:
         """Return the folder with the jars of one broker release, such as `kafka-4.3`."""
@@ -59,6 +73,8 @@ class Environment:
             self._maven_jars(version)
         for version, name in PLUGINS:
             self._plugin(version, name)
+        self._go_programs()
+        self._keylog_library()
 
     def _python_packages(self) -> None:
         wanted = CLIENTS / "requirements.txt"
@@ -95,6 +111,20 @@ class Environment:
         _run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)])
         _run(["jar", "--create", "--file", str(jars / f"{plugin}.jar"), "-C", str(classes), "."])
         self._mark(plugin, source)
+
+    def _go_programs(self) -> None:
+        for source in sorted((CLIENTS / "go").glob("*/main.go")):
+            name = source.parent.name
+            if not self._is_current(f"go-{name}", source):
+                build = ["go", "-C", str(CLIENTS / "go"), "build", "-o", self.go_program(name), f"./{name}"]
+                _run(build)
+                self._mark(f"go-{name}", source)
+
+    def _keylog_library(self) -> None:
+        if not self._is_current("keylog", KEYLOG_SOURCE):
+            command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(self.keylog_library), str(KEYLOG_SOURCE)]
+            _run([*command, "-lssl", "-ldl"])
+            self._mark("keylog", KEYLOG_SOURCE)
 
     def _is_current(self, name: str, wanted: Path) -> bool:
         marker = self.work / f"{name}.done"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -23,16 +23,27 @@ SETTINGS = {
 }
 
 
-def node(env: Environment, folder: Path, values: Mapping[str, str], cluster: str) -> list[str]:
-    """Prepare one Apache Kafka 4.4 process; return its command line. Its request log is `requests` there."""
+def node(
+    env: Environment,
+    folder: Path,
+    values: Mapping[str, str],
+    cluster: str,
+    users: Sequence[str] = (),
+    flags: Sequence[str] = (),
+) -> list[str]:
+    """Prepare one Apache Kafka 4.4 process; return its command line. Its request log is `requests` there.
+
+    `users` are SCRAM credentials as the storage tool takes them, `flags` are for the Java machine.
+    """
     properties = fresh(folder) / "server.properties"
     write_properties(properties, {**SETTINGS, "log.dirs": str(folder / "data"), **values})
     quorum = ["--standalone"] if "broker" in values["process.roles"] else ["--no-initial-controllers"]
     storage = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), *quorum]
+    storage += [part for user in users for part in ("--add-scram", user)]
     subprocess.run(env.java("kafka-4.4", *storage), check=True, capture_output=True, timeout=60)
     logging = CLIENTS / "kafka-4.4" / "log4j2.xml"
-    flags = [f"-Dlog4j2.configurationFile={logging}", f"-Drequests={folder / 'requests'}"]
-    return env.java("kafka-4.4", *flags, "kafka.Kafka", str(properties))
+    logs = [f"-Dlog4j2.configurationFile={logging}", f"-Drequests={folder / 'requests'}"]
+    return env.java("kafka-4.4", *logs, *flags, "kafka.Kafka", str(properties))
 
 
 @contextmanager

@@ -39,6 +39,8 @@ says differs with it.
   answer: both ends, header, request and response with all fields as the broker read and wrote them.
 - `network` in `expected/NAME.json`, of a recording with loss: packets lost after they were captured, by the
   rule that dropped them; segments that the kernel says it sent again; packets that tshark takes for such.
+- `NAME.keys`, of traffic over TLS: the key log. tshark was given it; the capture holds the same secrets, where
+  the sample does not say otherwise. The client did the same over plaintext before, to compare with.
 """
 
 
@@ -77,6 +79,11 @@ def section(sample: Sample, told: dict[str, Any]) -> str:
         f"- broker: {told['broker']['name']} {told['broker']['version']}",
     ]
     lines += [f"- recorded by: `{command(sample, told['ports'])}`{extent(sample)}"]
+    if "keys" in told:
+        ports = ", ".join(map(str, told["encrypted"]))
+        lines.append(
+            f"- TLS on {ports}; key log `{told['keys']}`{'' if sample.embed else ', not in the capture'}"
+        )
     odd = [port for port in told["ports"] if port not in (9092, 9093, 9094)]
     if odd:
         lines.append(f"- not a default port: found by content, or with `--port {','.join(map(str, odd))}`")

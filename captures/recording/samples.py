@@ -16,7 +16,7 @@ Start = Callable[[Environment, Path], AbstractContextManager[Broker]]
 
 @dataclass(frozen=True)
 class Client:
-    """One client process: `kind` is python, node or a Java release; `script` lies in `captures/clients`."""
+    """One client process: `kind` is python, node, go or a Java release; `script` lies in `captures/clients`."""
 
     kind: str
     script: str
@@ -29,6 +29,8 @@ class Client:
             return [str(env.python), script, *self.arguments]
         if self.kind == "node":
             return ["node", script, *self.arguments]
+        if self.kind == "go":
+            return [env.go_program(Path(script).name), *self.arguments]
         return env.java(self.kind, script, *self.arguments)
 
 
@@ -53,6 +55,8 @@ class Sample:
     mtu: int = 65536
     loss: Mapping[str, int] = field(default_factory=dict)
     """One of so many packets that match this, by nftables, is lost between capture and receiver."""
+    embed: bool = True
+    """The secrets of TLS connections are in the capture, too, and not only in the key log beside it."""
 
 
 def python(script: str, *arguments: str) -> Client:
