@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,69 +27,40 @@ from kwsniff.engine import tables as entry
 from kwsniff.engine.details import Decisions
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.emitter import Emitter
-from kwsniff.engine.eventcolumns import end_weight
-from kwsniff.engine.machine import BODIES, BODY_DATA, Machine
-from kwsniff.engine.tables import SECOND
+from kwsniff.engine.intake import AT_ONCE, Intake
+from kwsniff.engine.machine import BODIES, BODY_DATA
 from kwsniff.net.segments import SegmentColumns, segment_columns, tells_time, time_told
 from kwsniff.rows.prefetch import prefetched
+
+if TYPE_CHECKING:
+    from kwsniff.engine.decrypting import Decryption
 
 Ints = NDArray[np.int64]
 Part = tuple[pa.RecordBatch, Ints]
 """Events and the keys that order them."""
-AT_ONCE = 16_384
-"""Segments that stand in the table at a time."""
 MAX_TEXTS, MAX_TEXT_BYTES = 32_768, 8 << 20
 """Texts, and bytes of them, above which those are dropped that nothing refers to."""
-NOTHING = np.zeros(0, np.uint8)
-OF_LISTS = frozenset(
-    ("topics", "topic_ids", "partitions", "asked", "advertised", "resources", "waited_us", "broker_us")
-)
-"""Columns of calls that are made from the lists of bodies."""
 
 
-class Engine:
+class Engine(Intake):
     """All connections of one input. What `feed`, `finish` and `tick` yield has to be taken to the end before
     the next of them is called."""
-
-    kind = Machine
 
     def __init__(
         self, config: Config, share: tuple[int, int] | None = None, *, compiled: bool | None = None
     ) -> None:
         """`share` is (index, count): follow only the connections that fall to this one of several engines,
         each of which is fed everything. `compiled` as for `Machine`; None also leaves it to the config."""
-        self.config = config
-        self._share = share
-        if compiled is None and config.kernels == "never":
-            compiled = False
-        self.machine = self.kind(compiled=compiled)
+        super().__init__(config, share, compiled=compiled)
+        self.tls: Decryption | None = None
+        """Where there are keys: what makes segments of TLS connections plain."""
+        if config.keylog is not None:
+            self._look_for_keys()
         self.emitter = Emitter(self.machine, config)
         self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
-        self._set_limits(config)
         if config.full:
             self.machine.grow("bodies", BODIES)
             self.machine.grow("body_data", BODY_DATA)
-
-    def _set_limits(self, config: Config) -> None:
-        limits = self.machine.t.limits[0]
-        limits.idle_time = int(config.idle_timeout * SECOND)
-        limits.reorder_packets = config.reorder_packets
-        limits.reorder_time = int(config.reorder_time * SECOND)
-        limits.hole_time = int(config.hole_time * SECOND)
-        limits.orphan_time = int(config.orphan_time * SECOND)
-        limits.request_timeout = (
-            -1 if config.request_timeout is None else int(config.request_timeout * SECOND)
-        )
-        for name in (
-            "max_reorder_bytes", "max_frame_bytes", "max_connection_bytes", "max_buffered_bytes",
-            "max_outstanding", "max_outstanding_total", "max_connections", "detect_bytes", "max_elements",
-        ):  # fmt: skip
-            setattr(limits, name, getattr(config, name))
-        limits.detect, limits.verify_crc = config.detect, config.verify_crc
-        limits.full, limits.records = config.full, config.records
-        wanted = config.columns
-        limits.lists = wanted is None or bool(wanted & OF_LISTS)
-        self.machine.put("ports", [{"port": port} for port in config.ports])
 
     def feed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:
         """Take a batch of segments in capture order; yield the events it settles."""
@@ -98,6 +69,18 @@ class Engine:
     def follow(self, segments: SegmentColumns) -> Iterator[Drained]:
         """The same before columns are made of it: `events` makes them, in one other thread if need be, while
         this one goes on."""
+        if segments.secrets:
+            self._take_secrets(segments.secrets)
+        if not len(segments) and not segments.notes:
+            return
+        yield from self._follow(segments if self.tls is None else self.tls.plain(segments))
+
+    def freed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:
+        """The events of segments that `tls` set free."""
+        return self._made(self._follow(segments))
+
+    def _follow(self, segments: SegmentColumns) -> Iterator[Drained]:
+        """The same of segments in the clear."""
         machine = self.machine
         run = machine.t.run[0]
         run.capture = self.emitter.capture(segments.capture)
@@ -124,6 +107,20 @@ class Engine:
             return self.pass_time(time_told(batch))
         return self.follow(segment_columns(batch))
 
+    def _take_secrets(self, secrets: bytes) -> None:
+        """Lines of a key log came with the capture."""
+        if self.tls is None:
+            self._look_for_keys()
+        assert self.tls is not None
+        self.tls.keys.add(secrets)
+
+    def _look_for_keys(self) -> None:
+        """Decrypt TLS connections from now on."""
+        from kwsniff.engine.decrypting import Decryption  # which loads what knows TLS
+
+        self.tls = Decryption(self.config, self._share, compiled=self.machine.compiled)
+        self.tls.begin(int(self.machine.t.run[0].order))
+
     def drained(self, segments: Iterable[pa.RecordBatch]) -> Generator[Drained]:
         """What SEGMENTS batches in capture order and the end of the input tell."""
         for batch in segments:
@@ -135,22 +132,14 @@ class Engine:
         for batch in self._made(drained):
             yield batch, self.keys
 
-    def _slices(self, segments: SegmentColumns) -> Iterator[tuple[int, int]]:
-        """Parts of a batch to take one after the other: texts that nothing refers to go between them."""
-        ends = np.cumsum(segments.captured)
-        at = 0
-        while at < len(segments):
-            most = (ends[at - 1] if at else 0) + self.config.slice_bytes
-            stop = min(at + AT_ONCE, max(at + 1, int(np.searchsorted(ends, most, "right"))))
-            yield at, min(stop, len(segments))
-            at = stop
-
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The input is over: what is still open ends, oldest connection first."""
         return self._made(self.end())
 
     def end(self) -> Iterator[Drained]:
         """The same before columns are made of it."""
+        if self.tls is not None:
+            yield from self._follow(self.tls.finish())
         run = self.machine.t.run[0]
         run.finished = run.order
         yield from self.act(entry.FINISH)
@@ -162,6 +151,8 @@ class Engine:
 
     def pass_time(self, now: int) -> Iterator[Drained]:
         """The same before columns are made of it."""
+        if self.tls is not None:
+            yield from self._follow(self.tls.pass_time(now))
         yield from self.act(entry.TICK, now)
         yield from self.drain(everything=True)
 
@@ -184,11 +175,6 @@ class Engine:
         return Decisions(self.machine)
 
     # How it stands
-
-    @property
-    def compiled(self) -> bool:
-        """Whether its kernels are."""
-        return self.machine.compiled
 
     @property
     def connections(self) -> int:
@@ -224,12 +210,14 @@ class Engine:
             "share": self._share,
             "tables": checkpoint.state(self.machine),
             "drained": self.emitter.state(),
+            "tls": self.tls,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["config"], state["share"])  # type: ignore[misc]
         checkpoint.restore(self.machine, state["tables"])
         self.emitter.go_on(state["drained"])
+        self.tls = state["tls"]
 
     @property
     def steps(self) -> int:
@@ -246,7 +234,7 @@ class Engine:
     def drain(self, everything: bool) -> Iterator[Drained]:
         drained = self.emitter.take(everything)
         if drained is not None:
-            yield drained
+            yield drained if self.tls is None else self.tls.told(drained)
 
     def texts_are_many(self) -> bool:
         store = self.machine.t.store[0]
@@ -260,50 +248,6 @@ class Engine:
         self._most_texts = max(MAX_TEXTS, 2 * int(store.texts))
         held = int(store.text_bytes)
         self._most_bytes = held + max(MAX_TEXT_BYTES, held // 4)
-
-    # Segments in
-
-    def _set_buffers(self, segments: SegmentColumns) -> tuple[Ints, Ints]:
-        """Give the kernels the bytes of a batch; where those of each segment are then."""
-        buffers = segments.buffers
-        buffer, start = segments.buffer, segments.start
-        odd = buffer > 1
-        extra: Any = b""
-        if odd.any():
-            buffer, start = buffer.copy(), start.copy()
-            pieces, at = [], 0
-            for row in np.flatnonzero(odd).tolist():
-                first, size = int(start[row]), int(segments.captured[row])
-                pieces.append(bytes(buffers[int(buffer[row])][first : first + size]))
-                buffer[row], start[row] = 2, at
-                at += size
-            extra = b"".join(pieces)
-        chosen = {"inline": buffers[0] if buffers else b"", "block": buffers[1] if len(buffers) > 1 else b"",
-                  "extra": extra}  # fmt: skip
-        for name, data in chosen.items():
-            self.machine.replace(name, self.bytes_of(data))
-        return buffer, start
-
-    def bytes_of(self, data: Any) -> Any:
-        if self.machine.compiled:
-            return np.frombuffer(data, np.uint8) if len(data) else NOTHING
-        return data if isinstance(data, bytes) else bytes(data)
-
-    def _set_segments(
-        self, segments: SegmentColumns, buffer: Ints, start: Ints, first: int, stop: int
-    ) -> None:
-        columns = {
-            name: getattr(segments, name)[first:stop]
-            for name in ("packet", "time", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port",
-                         "seq", "ack", "flags", "tsval", "length", "captured")
-        } | {"buffer": buffer[first:stop], "start": start[first:stop]}  # fmt: skip
-        if self._share is not None:
-            index, shares = self._share
-            whose = share_of(segments, shares)
-            columns["apart"] = (whose[first:stop] != index).astype(np.int64)
-        if len(self.machine.t.segments) < stop - first:
-            self.machine.grow("segments", stop - first)
-        self.machine.set_columns("segments", columns)
 
 
 def analyze(
@@ -342,15 +286,3 @@ def keyed(
     for batch in segments:
         yield engine.keyed(engine.take(batch))
     yield engine.keyed(engine.end())
-
-
-# Dividing connections among engines that are all fed the same segments.
-
-
-def share_of(segments: SegmentColumns, count: int) -> Ints:
-    """Which of `count` engines follows the connection of each segment: the same for both directions."""
-    x, y = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-    source = end_weight(segments.src_hi, segments.src_lo, segments.src_port)
-    target = end_weight(segments.dst_hi, segments.dst_lo, segments.dst_port)
-    mixed = (np.minimum(source, target) ^ np.maximum(source, target) * x) * y
-    return ((mixed ^ mixed >> np.uint64(32)) % np.uint64(count)).astype(np.int64)

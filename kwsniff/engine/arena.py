@@ -175,6 +175,7 @@ def present_hole(t: Any, length: int) -> None:
 WANT_CALLS, WANT_NOTES, WANT_ENDS = (WANTS.index(name) for name in ("calls", "notes", "ends"))
 WANT_KEEP, WANT_BODIES, WANT_BODY_DATA = (WANTS.index(name) for name in ("keep", "bodies", "body_data"))
 WANT_ARENA, WANT_DECISIONS, WANT_WORDS = (WANTS.index(name) for name in ("arena", "decisions", "words"))
+WANT_RECORDS, WANT_RECORD_DATA = (WANTS.index(name) for name in ("records", "record_data"))
 
 
 @kernel

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
@@ -42,6 +43,9 @@ from kwsniff.rows.schema import (
 )  # fmt: skip
 from kwsniff.spec import instructions as i
 from kwsniff.spec.load import catalog
+
+if TYPE_CHECKING:
+    from kwsniff.tls.decrypter import Facts
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -256,11 +260,23 @@ def _texts(calls: Placed, wanted: frozenset[str], texts: Strings) -> Columns:
 
 
 def _security(drained: Drained, rows: Arranged, *, of_calls: bool) -> pa.Array:
+    if drained.tls:
+        numbers = drained.owners["number"].tolist()
+        versions = [_decrypted(drained.tls.get(number)) for number in numbers]
+        if any(versions):
+            carried = pa.array([*versions, None], pa.string()).take(places(rows.owner))
+            plain = _security(drained._replace(tls={}), rows, of_calls=of_calls)
+            return pc.if_else(pc.equal(plain, "plaintext"), pc.coalesce(carried, plain), plain)
     if rows.calls is None:
         return repeated("plaintext", len(rows))
     codes = np.where((rows.kind == CALLS) & of_calls, 0, -1)
     codes[rows.ends] = [_SECURITY_OF.get(state, 2) for state in drained.ends["state"].tolist()]
     return _SECURITY.take(places(codes, codes < 0))
+
+
+def _decrypted(facts: Facts | None) -> str | None:
+    """The version of TLS of a connection that was decrypted."""
+    return facts.version if facts is not None and facts.decrypted else None
 
 
 def wanted_columns(config: Config) -> frozenset[str]:

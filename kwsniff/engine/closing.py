@@ -23,6 +23,7 @@ from kwsniff.engine.connections import (
     UNSORTED,
     advance_to,
     become,
+    is_left_alone,
     is_reset,
     patience,
     remove,
@@ -332,7 +333,7 @@ def settle_in_time(t: Any, c: int, now: int) -> None:
     if is_reset(t, c, now):
         close(t, c, RESET_REASON)
         return
-    if conn.step != OPEN or conn.state == OTHER or conn.state == TLS:
+    if conn.step != OPEN or is_left_alone(t, conn):
         return
     replay(t, c)
     for k in range(2):

@@ -241,7 +241,7 @@ def is_reset(t: Any, c: int, now: int) -> bool:
 
 TRANSITIONS = {
     (PROBING, KAFKA): "content proves it, or a Kafka port says so and no more can be held",
-    (PROBING, TLS): "it begins with TLS records, on a Kafka port",
+    (PROBING, TLS): "it begins with TLS records, on a Kafka port, or on any where their keys are looked for",
     (PROBING, OTHER): "content refutes it, nothing proved it until the end, or TLS on any other port",
     (KAFKA, TLS): "a connection met in the middle holds TLS records and never held a frame",
     (KAFKA, OTHER): "it is closed, and neither proved to be Kafka nor held a frame",
@@ -271,6 +271,18 @@ def is_on_trial(conn: Any) -> bool:
     """Whether only a port says that a connection is Kafka, and which end is the client: no SYN was captured,
     and nothing that was said proved it yet."""
     return conn.proven == 0 and conn.syn == 0
+
+
+@kernel
+def is_left_alone(t: Any, conn: Any) -> bool:
+    """Whether the streams of a connection are not looked at."""
+    return conn.state == OTHER or (conn.state == TLS and not t.limits[0].tls)
+
+
+@kernel
+def is_from_a(conn: Any, seg: Any) -> bool:
+    """Whether a segment comes from end a."""
+    return conn.a_port == seg.src_port and conn.a_lo == seg.src_lo and conn.a_hi == seg.src_hi
 
 
 @kernel

@@ -8,7 +8,9 @@ in order once it is made.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,9 @@ from kwsniff.engine.machine import Machine
 from kwsniff.engine.tables import SPEC_OF
 from kwsniff.native.rowcopies import copied, picked
 from kwsniff.rows.arrays import nulls, places
+
+if TYPE_CHECKING:
+    from kwsniff.tls.decrypter import Facts
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -61,6 +66,8 @@ class Drained(NamedTuple):
     """Connections in the order of their numbers."""
     whose: Ints
     """Which of these each row belongs to: of calls, notes, problems and connections one after the other."""
+    tls: Mapping[int, Facts] = MappingProxyType({})
+    """What handshakes said, by numbers of connections, where keys of TLS are looked for."""
 
 
 class Placed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from kwsniff.engine.notes import BAD_BODY, CODES
 from kwsniff.net.address import text
 from kwsniff.rows.arrays import Columns, column, durations, flags, not_negative, places, spread, timestamps
 from kwsniff.rows.schema import EVENTS
+
+if TYPE_CHECKING:
+    from kwsniff.tls.decrypter import Facts
 
 Ints = NDArray[np.int64]
 
@@ -73,8 +76,32 @@ def end_columns(drained: Drained, rows: Arranged) -> Columns:
     for name in ("first_packet", "last_packet"):
         columns[name] = not_negative(ends[name], pa.int64())
     columns["tls_alert"] = pa.array([_alert(code) for code in ends["alert"].tolist()], pa.string())
+    if drained.tls:
+        columns |= tls_columns([drained.tls.get(number) for number in ends["number"].tolist()])
     columns["tls_alert_by"] = ALERTED.take(places(np.where(ends["alert"] < 0, 0, ends["alert_side"] + 1)))
     return {name: spread(values, rows.ends, len(rows)) for name, values in columns.items()}
+
+
+_TLS = {
+    "decrypted": "decrypted", "tls_version": "version", "tls_cipher": "cipher", "tls_group": "group",
+    "tls_sni": "sni", "tls_alpn": "alpn", "tls_resumed": "resumed", "tls_subject": "subject",
+    "tls_client_certificate": "client_certificate", "tls_client_subject": "client_subject",
+}  # fmt: skip
+
+
+def tls_columns(facts: list[Facts | None]) -> Columns:
+    """What TLS handshakes said of connections; None: those without one."""
+    columns = {}
+    for name, field in _TLS.items():
+        values = [None if each is None else getattr(each, field) for each in facts]
+        columns[name] = pa.array(
+            [None if value == "" else value for value in values], EVENTS.field(name).type
+        )
+    expiry = [
+        None if each is None or each.not_after is None else each.not_after * 1_000_000 for each in facts
+    ]
+    columns["tls_expires"] = pa.array(expiry, pa.int64()).cast(EVENTS.field("tls_expires").type)
+    return columns
 
 
 def closers(codes: Ints) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.connections import CLOSED_, OPEN, spoke
+from kwsniff.engine.connections import CLOSED_, OPEN, is_from_a, is_left_alone, spoke
 from kwsniff.engine.headers import MAX_ALERT, TLS_ALERT, alert_of
 from kwsniff.engine.notes import IGNORED, TIME_BACKWARDS, compare, decided, note
 from kwsniff.engine.streams import COPY, FAR, MASK, acknowledge, last_seen
@@ -12,17 +12,14 @@ from kwsniff.engine.tables import KAFKA, PROBING, SECOND
 from kwsniff.native.mode import distance, kernel
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
+LATE = 1024
+"""Of `flags`: bytes that earlier segments brought, or that are given up if none is at hand; they stand before
+the segment that follows, and were not known until then. They count for nothing but their bytes."""
 ZERO_WINDOW = 256
 """Of `flags`, see `kwsniff.net.segments`."""
 STAMPED = 600 * SECOND
 """For so long timestamps tell segments of an earlier connection: none lives longer (RFC 9293, 3.4.1), and
 those that count microseconds come round after 71 minutes."""
-
-
-@kernel
-def is_from_a(conn: Any, seg: Any) -> bool:
-    """Whether a segment comes from end a."""
-    return conn.a_port == seg.src_port and conn.a_lo == seg.src_lo and conn.a_hi == seg.src_hi
 
 
 @kernel
@@ -63,7 +60,7 @@ def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
         if answers:
             run.syn_time = other.syn_time
             keep_born(run, 1 - k, other)
-        return answers or conn.rst == 1 or not is_followed(conn) or is_over(s, other, seg)
+        return answers or conn.rst == 1 or is_left_alone(t, conn) or is_over(s, other, seg)
     answers = seg.flags & ACK and seg.ack == other.syn_next and seg.seq == other.syn_ack
     if answers or (seg.length and seg.seq == s.syn_next and s.syn_ack < 0 and not is_near(s, seg.seq)):
         run.begun = k
@@ -73,7 +70,7 @@ def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
         return True
     if conn.rst and s.rst_at < 0:
         return False  # it was sent before the other end's RST came
-    return conn.step == CLOSED_ and is_followed(conn) and goes_on(s, seg)
+    return conn.step == CLOSED_ and not is_left_alone(t, conn) and goes_on(s, seg)
 
 
 @kernel
@@ -102,12 +99,6 @@ def has_ended(s: Any) -> bool:
 
 
 @kernel
-def is_followed(conn: Any) -> bool:
-    """Whether the streams of a connection are followed."""
-    return conn.state == KAFKA or conn.state == PROBING
-
-
-@kernel
 def is_near(s: Any, seq: int) -> bool:
     """Whether a sequence number may belong to a stream at present."""
     return s.next_seq >= 0 and -FAR <= distance(seq, s.next_seq) <= FAR
@@ -126,7 +117,7 @@ def continues(t: Any, c: int, k: int, seg: Any) -> bool:
     """Whether a segment that comes after a long silence goes on where its connection stood, as its sequence
     number says, or what it acknowledges. No SYN is sent again so late (RFC 9293, 3.8.3)."""
     s, other = t.sides[2 * c + k], t.sides[2 * c + 1 - k]
-    if not is_followed(t.conns[c]) or seg.flags & SYN:
+    if is_left_alone(t, t.conns[c]) or seg.flags & SYN:
         return False
     return is_near(s, seg.seq) or (s.next_seq < 0 and seg.flags & ACK != 0 and is_near(other, seg.ack))
 
@@ -181,7 +172,7 @@ def count(t: Any, c: int, seg: Any) -> None:
             conn.handshake = seg.time - conn.syn_time
         elif conn.client_time < 0:
             conn.client_time = seg.time
-    if seg.flags & ACK and not seg.flags & SYN and is_followed(conn) and not run.refused:
+    if seg.flags & ACK and not seg.flags & SYN and not is_left_alone(t, conn) and not run.refused:
         if acknowledge(t, other, seg.ack):
             s.doubted = -1
         elif other.packets and s.doubted != seg.seq and not seg.flags & RST:

@@ -16,6 +16,8 @@ from kwsniff.engine.connections import (
     CLOSED_,
     OPEN,
     find,
+    is_from_a,
+    is_left_alone,
     is_reset,
     open_connection,
     patience,
@@ -23,12 +25,12 @@ from kwsniff.engine.connections import (
 )
 from kwsniff.engine.flags import (
     ACK,
+    LATE,
     RST,
     SYN,
     begins_anew,
     continues,
     count,
-    is_from_a,
     is_own_syn,
     take_flags,
     take_handshake,
@@ -36,15 +38,18 @@ from kwsniff.engine.flags import (
 from kwsniff.engine.leaving import mark, note_segment
 from kwsniff.engine.limits import keep_within_limits
 from kwsniff.engine.notes import (
+    GAP,
     OUT_OF_WINDOW,
     SEEN,
     SEGMENT,
     WAITS,
     decided,
+    note_now,
     room_for_decisions,
     room_for_notes,
 )
 from kwsniff.engine.packing import compact_texts
+from kwsniff.engine.records import note_standing
 from kwsniff.engine.resumed import adopt, intern, leave, link_all, merge_all, settle_left
 from kwsniff.engine.streams import MASK, advance, deliver, insert, replay, seen_before, set_free
 from kwsniff.engine.tables import (
@@ -61,7 +66,6 @@ from kwsniff.engine.tables import (
     LEAVE,
     LINK,
     MERGE,
-    OTHER,
     PROBING,
     REHASH_CONNECTIONS,
     REHASH_REQUESTS,
@@ -72,7 +76,6 @@ from kwsniff.engine.tables import (
     SWEEP,
     SWEPT,
     TICK,
-    TLS,
     UNTIL,
     WATCH,
 )
@@ -109,10 +112,12 @@ def follow(t: Any, stop: int) -> None:
                 take_segment(t, seg)
                 if t.limits[0].part:
                     note_segment(t, run.conn, seg)
+                if t.limits[0].tls:
+                    note_standing(t, seg)
                 run.phase = WITHIN
             keep_within_limits(t)
         run.row += 1
-        run.order += 1
+        run.order += 0 if seg.flags & LATE else 1
         run.phase = FIND
         run.packet_bytes = 0
         if run.sparse and (seg.stop == UNTIL or seg.stop == BEGINS):
@@ -142,12 +147,15 @@ def take_segment(t: Any, seg: Any) -> None:
         run.phase = COUNT
     if run.phase == COUNT:
         room_for_notes(t, 2)
-        count(t, run.conn, seg)
+        if seg.flags & LATE:
+            run.refused = 0
+        else:
+            count(t, run.conn, seg)
         decided(t, run.conn, SEGMENT, 0 if is_from_a(t.conns[run.conn], seg) else 1, seg.length, seg.flags)
         run.phase = HOLES
     c = run.conn
     conn = t.conns[c]
-    if conn.step != OPEN or conn.state == OTHER or conn.state == TLS or run.refused:
+    if conn.step != OPEN or is_left_alone(t, conn) or run.refused:
         if run.phase != FLAGS:
             return
     k = 0 if is_from_a(conn, seg) else 1
@@ -200,6 +208,8 @@ def find_connection(t: Any, seg: Any) -> None:
 def pass_time(t: Any, seg: Any) -> None:
     """End what had been silent for too long when a segment came; its time is `run.moment` then."""
     run = t.run[0]
+    if seg.flags & LATE:
+        return
     if run.moment_row != run.order:
         run.moment, run.moment_row = agreed_time(t, seg), run.order
     # Once in every second of packet time: that depends on no beginning.
@@ -339,6 +349,11 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> None:
         # It reaches into what waits: the parts that are new wait with it for a moment.
         insert(t, c, k, start, data)
     else:
+        if seg.flags & LATE and item.size == 0 and not run.compared:
+            room_for_notes(t, 1)
+            if t.conns[c].state == KAFKA:
+                note_now(t, c, GAP, item.length, 0 if k == t.conns[c].client else 1)
+            run.compared = 1
         room_for_history(t, s, item.size, item.length)
         deliver(t, c, k, data)
         s.missing += item.length - item.size

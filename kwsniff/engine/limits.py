@@ -12,7 +12,7 @@ from kwsniff.engine.outcomes import give_up
 from kwsniff.engine.responses import orphan
 from kwsniff.engine.roles import judge
 from kwsniff.engine.streams import flush, replay
-from kwsniff.engine.tables import GAP_REASON, KAFKA, LIMIT_REASON, PIECES, PROBING
+from kwsniff.engine.tables import GAP_REASON, KAFKA, LIMIT_REASON, PIECES, PROBING, TLS
 from kwsniff.native.mode import kernel
 from kwsniff.native.octets import copy
 
@@ -163,6 +163,12 @@ def let_go(t: Any, c: int, held: int) -> None:
                 shrink(t, s)
             elif s.have > 8:
                 s.skipped += s.have
+                empty_buffer(t, s)
+    if conn.state == TLS:
+        for k in range(2):
+            s = t.sides[2 * c + k]
+            if s.size > 0:
+                s.broken = 1
                 empty_buffer(t, s)
     while conn.first_early >= 0:
         orphan(t, c, conn.first_early)

@@ -47,7 +47,8 @@ ROWS = {
     "call_resources": 1024, "call_brokers": 1024,
     "names": 256, "rows": 1024, "brokers": 64, "resources": 64, "places": 1024, "registers": 128,
     "bodies": 1, "texts": 1024, "text_bytes": 65_536, "text_slots": 4096, "words": 16_384,
-    "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18, "marks": 64, "lefts": 64,
+    "records": 256, "record_data": 1 << 16, "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18,
+    "marks": 64, "lefts": 64,
 }  # fmt: skip
 """Rows that tables have at first."""
 INTERPRETED = {

@@ -356,6 +356,7 @@ SIDES = Spec(
     frames=counter("frames cut"), resynchronised=counter("how often framing was found again"),
     skipped=counter("bytes that belong to no frame"), skipped_before="of them when framing was last found",
     latest=Field("correlation id of the latest request, UNKNOWN if none", null=UNKNOWN),
+    unread="TLS: bytes that belong to no record since the last one",
     searched="bytes of the buffer that were searched in vain",
     hope="bytes that what is searched would have if a response begins there, 0 if none may",
     assumed="1: framing was found by what bytes look like, and no frame has borne it out yet",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine import frames
+from kwsniff.engine import frames, records
 from kwsniff.engine.arena import (
     allocate,
     drop_piece,
@@ -70,6 +70,9 @@ def deliver(t: Any, c: int, k: int, data: Any) -> None:
     conn, s = t.conns[c], t.sides[2 * c + k]
     if item.size:
         s.spoken = 1
+    if t.limits[0].tls:
+        records.feed(t, c, k, data)
+        return
     if conn.state == PROBING and run.cursor == 0 and not conn.held_pending:
         hold(t, c, k, data)
         decided(t, c, HELD, k, conn.held_bytes, 0)

@@ -41,7 +41,12 @@ SPECS: list[Spec] = [
         start="from where on",
         apart="1: another run follows its connection, here it only says what time it is",
         watched="answer to WATCH: 1 unless its connection is known not to be Kafka",
-        order="its place in the input, if the run is sparse",
+        number="TLS: number of its connection, 0 if that is none of TLS", side="end that sent it",
+        base="sequence number of the first byte of its stream, -1 if unknown", other_base="of the other end's",
+        ahead="its sequence number less the one that is expected after it",
+        acked="what it acknowledges less what the other end has sent",
+        over="bit k: the stream of end k ended, and all of it is there",
+        order="its place in the input, if the run is sparse or looks for TLS",
         stop="what is to be done after it then, see STOPS", left="row of lefts that this is about",
         file="number of the capture file",
     ),
@@ -93,6 +98,7 @@ SPECS: list[Spec] = [
         most_bytes="most bytes of the arena that were in use", most_waiting="most requests in flight",
         most_followed="most connections followed", most_shown="most bytes of bodies that were to wait",
         limited="1: a limit over all connections was reached", lossy="1: a head lacks bytes",
+        records="rows of records filled", record_bytes="bytes of record_data filled",
     ),
     Spec(
         "limits",
@@ -117,6 +123,7 @@ SPECS: list[Spec] = [
         trace="1: what is decided is noted",
         part="1: the run began in the middle of the input, what its first frames belong to is not known",
         max_head_bytes="bytes of a connection's head in a part that are kept",
+        tls="1: the records of TLS connections are cut, and nothing else is done",
     ),
     CONNECTIONS,
     SIDES,
@@ -179,6 +186,16 @@ SPECS: list[Spec] = [
     ),
     *EVENT_SPECS,
     *PART_SPECS,
+    Spec(
+        "records",
+        "a TLS record of the segments at hand",
+        number="of its connection", side="end that sent it", row="segment that completed it, or gave up what was missing",
+        a_hi="of the connection", a_lo="", a_port="", b_hi="", b_lo="", b_port="",
+        base="sequence number of the first byte of the stream",
+        at="where in record_data it is with its header, -1 if bytes of it are missing", size="bytes with the header",
+        unread="bytes of the stream between the record before it and this one",
+        packet="packet that brought the last of its bytes", time="packet time", order="its place in the input",
+    ),
     Spec("pools", "a table whose rows are taken and given back, by its place in POOLS",
          used="rows in use or free", first="first free row, -1 if none", live="rows in use"),
     Spec("lists", "connections by silence: open ones, reset ones, closed ones",
@@ -198,6 +215,7 @@ ARRAYS: dict[str, str] = {
     "arena": BYTES,
     "keep": BYTES,
     "body_data": BYTES,
+    "record_data": BYTES,
     **BODY_ARRAYS,
 }
 """Tables without fields."""
@@ -242,7 +260,7 @@ POOLS = ("conns", "pieces", "requests", "early")
 (CONNS, PIECES, REQUESTS, EARLY) = range(4)
 WANTS = (
     *POOLS, "arena", "calls", "notes", "ends", "keep", "bodies", "body_data",
-    "decisions", *BODY_WANTS,
+    "decisions", "records", "record_data", *BODY_WANTS,
 )  # fmt: skip
 """Tables that may have to grow, or to be emptied."""
 

@@ -39,12 +39,15 @@ AROUND = frozenset(
         "analyze",
         "callcolumns",
         "checkpoint",
+        "decrypting",
         "details",
         "drained",
         "emitter",
         "eventcolumns",
+        "intake",
         "machine",
         "programs",
+        "rewriting",
     )
 )
 """Modules of `kwsniff.engine` that are Python's: the driver around the kernels."""

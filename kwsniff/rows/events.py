@@ -37,6 +37,7 @@ CLOSED_BY = {
 SECURITY = {
     "plaintext": "Kafka frames were seen in the clear",
     "tls": "TLS records, not decrypted",
+    **{f"TLS 1.{minor}": f"TLS 1.{minor}, decrypted with keys that were given" for minor in range(4)},
     "unknown": "neither was recognised",
 }
 
@@ -55,6 +56,8 @@ ANOMALIES = {
     "time_backwards": "packet time ran backwards by more than a second",
     "clocks_differ": "the two directions were stamped by clocks that differ: a response is earlier than its "
     "request, or a SYN-ACK than its SYN; times between the directions are off by as much",
+    # TLS
+    "tls_record_unreadable": "a TLS record does not open, although others of its connection do",
     # Frames
     "resynchronised": "after a gap or at a late start, bytes were skipped until the next plausible header",
     "frame_size_invalid": "a length prefix that no Kafka frame can have",

@@ -25,6 +25,7 @@ TEXTS = pa.list_(TEXT)
 ALL, CALL_AND_END = (CALL, ANOMALY, CONNECTION), (CALL, CONNECTION)
 
 HEADER, PACKETS, TCP, FILE = "request header", "packet times", "TCP headers", "capture file"
+TLS = "TLS handshake"
 REQUEST, RESPONSE, BODIES = "request body", "response body", "request and response bodies"
 SIZES = "length prefix"
 DERIVED = "computed"
@@ -345,7 +346,21 @@ _CONNECTION = (
     _end("fin", FLAG, "", "a FIN was seen", TCP),
     _end("rst", FLAG, "", "an RST was seen", TCP),
     _end("handshake_us", DURATION, "µs", "from SYN to the ACK that ends the handshake", TCP),
-    Column("security", TEXT, "", CALL_AND_END, "plaintext, tls or unknown", DERIVED),
+    Column(
+        "security", TEXT, "", CALL_AND_END,
+        "plaintext, tls, unknown or, if it was decrypted, the version of TLS", DERIVED,
+    ),
+    _end("decrypted", FLAG, "", "TLS records of it were opened with keys", "TLS records"),
+    _end("tls_version", TEXT, "", "version that was agreed on, where keys are looked for", TLS),
+    _end("tls_cipher", TEXT, "", "cipher suite by its IANA name, likewise as all that follow", TLS),
+    _end("tls_group", TEXT, "", "group of the key exchange", TLS),
+    _end("tls_sni", TEXT, "", "server name that the client asked for", TLS),
+    _end("tls_alpn", TEXT, "", "application protocol that the broker chose", TLS),
+    _end("tls_resumed", FLAG, "", "an earlier session was gone on with, by its id, a ticket or a PSK", TLS),
+    _end("tls_subject", TEXT, "", "subject of the broker's certificate (RFC 4514)", TLS),
+    _end("tls_expires", TIMESTAMP, "time", "until when that certificate is valid", TLS),
+    _end("tls_client_certificate", FLAG, "", "the client sent a certificate", TLS),
+    _end("tls_client_subject", TEXT, "", "subject of that", TLS),
     _end("tls_alert", TEXT, "", "first TLS alert in the clear: level, name and number", "TLS records"),
     _end("tls_alert_by", TEXT, "", "who sent it: client or broker", "TLS records"),
     _end("sasl_mechanism", TEXT, "", "as asked for in SaslHandshake", REQUEST),

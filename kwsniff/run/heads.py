@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.place import scattered
-from kwsniff.engine.analyze import AT_ONCE
+from kwsniff.engine.intake import AT_ONCE
 from kwsniff.engine.tables import BEGINS, GO_ON, SWEEP, UNTIL
 from kwsniff.native.rowcopies import copied, joined, picked
 from kwsniff.net.segments import SegmentColumns

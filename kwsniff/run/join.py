@@ -109,6 +109,7 @@ class Joiner:
         self._take_tail(summary, [])
         self._take_clock(summary)
         self._machine.t.run[0].floor = summary.floor
+        self._engine.tls = summary.tls
 
     def join(self, summary: PartSummary, again: Again) -> Joined:
         """Take the next part, which `fits`. Raises CaptureError."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +27,10 @@ from kwsniff.capture.pcapng import PcapngReader
 from kwsniff.capture.place import is_remote
 from kwsniff.config import Config
 from kwsniff.engine import tables as entry
-from kwsniff.engine.analyze import AT_ONCE, Engine
+from kwsniff.engine.analyze import Engine
 from kwsniff.engine.checkpoint import Tail, taken
 from kwsniff.engine.drained import Drained
+from kwsniff.engine.intake import AT_ONCE
 from kwsniff.engine.machine import RECORDS
 from kwsniff.engine.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
 from kwsniff.native.rowcopies import copied, joined, picked
@@ -37,6 +38,9 @@ from kwsniff.net.dissect import NOTES_PER_CODE, Dissector
 from kwsniff.net.packets import CaptureTotals, PacketBlock
 from kwsniff.net.segments import ACK, SYN, SegmentColumns, segment_columns, with_secrets
 from kwsniff.run.plan import Split, can_be_cut, split_reader
+
+if TYPE_CHECKING:
+    from kwsniff.engine.decrypting import Decryption
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -128,6 +132,8 @@ class PartSummary:
     """Most bytes held, requests in flight, connections followed, and bytes of bodies to be shown."""
     floor: int
     """See `kwsniff.engine.tables`: how much nobody could give up, for the part that nothing came before."""
+    tls: Decryption | None = None
+    """What is known of TLS connections, where there are keys: then there is no other part."""
 
 
 class PartEngine(Engine):
@@ -158,6 +164,9 @@ class PartEngine(Engine):
                 self._began = int(each.time[0])
             for batch in self.feed(each):
                 yield Emitted.of(self, batch)
+        if self.tls is not None:  # then nothing follows
+            for batch in self.freed(self.tls.finish()):
+                yield Emitted.of(self, batch)
 
     def summary(self) -> PartSummary:
         """The part is over."""
@@ -179,6 +188,7 @@ class PartEngine(Engine):
             ends=joined(self._ends, RECORDS["ends"]), end_texts=self._end_texts,
             births=joined(self._births, BIRTH), tail=tail, clock=int(run.clock), began=self._began,
             jump=int(run.jump), order=int(run.order), limited=limited, most=most, floor=int(run.floor),
+            tls=self.tls,
         )  # fmt: skip
 
     def _spoilt(self, lefts: Rows) -> tuple[Rows, bytes]:

@@ -7,6 +7,7 @@ length in it is believed before that many bytes are there.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -206,6 +207,27 @@ def is_grease(code: int) -> bool:
 def clean(text: str) -> str:
     """A text from the wire that can be shown: printable and of bounded length."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text[:MAX_TEXT])
+
+
+def owner(der: bytes) -> tuple[str, int | None]:
+    """Who owns a certificate in DER (X.509, RFC 5280): its subject (RFC 4514), and the end of its validity in
+    seconds since 1970, UTC.
+
+    A certificate that cannot be read has neither; its subject or its time alone may be missing, too.
+    """
+    from cryptography import x509
+
+    subject, not_after = "", None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of oddities, which are not ours to judge
+        # The parser reads parts only when they are asked for, and raises what its parts raise.
+        try:
+            certificate = x509.load_der_x509_certificate(der)
+            not_after = int(certificate.not_valid_after_utc.timestamp())
+            subject = clean(certificate.subject.rfc4514_string())
+        except Exception:
+            return subject, not_after
+    return subject, not_after
 
 
 _JA4_VERSIONS = {0x0304: "13", 0x0303: "12", 0x0302: "11", 0x0301: "10", 0x0300: "s3", 0x0002: "s2"}

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from kwsniff.tls.hellos import session_key
+
 MAX_CLIENT_RANDOMS = 65_536
 """Connections whose secrets are kept, about 400 bytes each."""
 MAX_SECRETS = 32
@@ -21,6 +23,7 @@ MAX_SESSIONS = 65_536
 """Session ids and tickets of TLS 1.2 that are remembered, about 250 bytes each."""
 MAX_LINE = 1024
 READ_BYTES = 1 << 20
+SESSION_ID, MASTER_KEY = b"Session-ID:", b"Master-Key:"
 RANDOM_BYTES = 32
 MASTER_BYTES = 48
 LABELS = (
@@ -72,6 +75,10 @@ class KeyLog:
         """Take a last line that lacks its end, where the log ends for certain. Returns the lines taken."""
         return self.add(b"\n") if self._partial else 0
 
+    def refresh(self) -> bool:
+        """Whether anything new came. What was only told does not grow by itself."""
+        return False
+
     def find(self, client_random: bytes) -> Mapping[str, Sequence[bytes]] | None:
         """The secrets of a connection by their label; None if the log does not have it."""
         packed = self._secrets.get(client_random)
@@ -105,6 +112,8 @@ class KeyLog:
         words = line.split()
         if not words or words[0].startswith(b"#"):
             return False
+        if len(words) == 3 and words[1].startswith(SESSION_ID):
+            return self._add_session(words[1], words[2])
         try:
             label, name, secret = words
             taken = self._take(label, bytes.fromhex(name.decode()), bytes.fromhex(secret.decode()))
@@ -112,6 +121,21 @@ class KeyLog:
             taken = False
         self.skipped += not taken
         return taken
+
+    def _add_session(self, name: bytes, secret: bytes) -> bool:
+        """Take the master secret of a session of TLS 1.2 that is named by its id, as agents for Java do:
+        `RSA Session-ID:… Master-Key:…`. It stands under the id, as if that were a client random."""
+        try:
+            session = bytes.fromhex(name.removeprefix(SESSION_ID).decode())
+            master = bytes.fromhex(secret.removeprefix(MASTER_KEY).decode())
+        except ValueError:
+            session = master = b""
+        if len(session) != RANDOM_BYTES or len(master) != MASTER_BYTES:
+            self.skipped += 1
+            return False
+        self._keep(NUMBERS[b"CLIENT_RANDOM"], session, master)
+        self.remember(session_key(session), session)
+        return True
 
     def _take(self, label: bytes, name: bytes, secret: bytes) -> bool:
         """Whether label, name and secret fit each other; secrets are hash values or 48 bytes (RFC 9850)."""

@@ -22,25 +22,10 @@ Record = bytes | memoryview
 Opened = bytes | tuple[int, bytes] | None
 
 
-class MissingCryptography(Exception):  # noqa: N818
-    """The package that opens records is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("opening TLS records needs the package cryptography: pip install 'kwsniff[tls]'")
-
-
 class Protection(Protocol):
     """See the module."""
 
     def open(self, record: Record, sequence: int) -> Opened: ...
-
-
-def need_cryptography() -> None:
-    """Raises MissingCryptography where the package is not installed or cannot be loaded."""
-    try:
-        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
-    except ImportError:
-        raise MissingCryptography from None
 
 
 def aead(suite: Suite, key: bytes) -> Any:

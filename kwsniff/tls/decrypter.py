@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from kwsniff.tls import hellos, schedule
-from kwsniff.tls.certificates import owner
 from kwsniff.tls.direction import GUESS_CREDIT, Direction, Epoch
 from kwsniff.tls.epochs import APPLICATION, CLEAR, EARLY, HANDSHAKE, Negotiation
 from kwsniff.tls.keylog import RSA_ID_BYTES, KeyLog
-from kwsniff.tls.protection import APPLICATION_DATA, Opened, Record, need_cryptography
+from kwsniff.tls.protection import APPLICATION_DATA, Opened, Record
 from kwsniff.tls.suites import (
     ALERT_LEVELS,
     ALERTS,
@@ -87,13 +86,7 @@ class Session:
     """
 
     def __init__(self, keys: KeyLog | None) -> None:
-        """With None for the key log nothing is decrypted, and no package is needed for it.
-
-        Raises:
-            MissingCryptography: there is a key log, and the package that opens records is missing.
-        """
-        if keys is not None:
-            need_cryptography()
+        """With None for the key log nothing is decrypted."""
         self.keys = keys
         self.facts = Facts()
         self.client: int | None = None
@@ -171,7 +164,8 @@ class Session:
         it is before the ChangeCipherSpec, which itself may have been lost."""
         negotiation = direction.negotiation or self._negotiation
         if negotiation is None or negotiation.version == TLS_1_3:
-            return not direction.changed or negotiation is not None or kind == CHANGE_CIPHER_SPEC
+            retried = negotiation is None and self._handshake.retried  # hellos follow a ChangeCipherSpec
+            return not direction.changed or negotiation is not None or retried or kind == CHANGE_CIPHER_SPEC
         if direction.stage != CLEAR:
             return False
         return not (direction.changed or direction.missed) or kind == CHANGE_CIPHER_SPEC
@@ -380,8 +374,9 @@ class Session:
             return
         names = (client.ticket, hellos.session_key(session) if session else b"")
         earlier = [random for name in names if name and (random := self.keys.recall(name))]
-        negotiation.resumes = earlier[0] if earlier else b""
-        if session and not same:
+        known = [random for random in earlier if self.keys.find(random)]
+        negotiation.resumes = next(iter(known or earlier), b"")
+        if session and not same and not earlier:
             self.keys.remember(names[1], client.random)
 
     def _certificate(self, side: int, body: bytes) -> None:
@@ -389,11 +384,11 @@ class Session:
         der = hellos.read_certificate(body, version)
         if side == self.client:
             facts.client_certificate = der is not None
-            facts.client_subject = owner(der)[0] if der else ""
+            facts.client_subject = hellos.owner(der)[0] if der else ""
             return
         self._full()
         if der:
-            facts.subject, facts.not_after = owner(der)
+            facts.subject, facts.not_after = hellos.owner(der)
 
     def _version(self) -> int:
         negotiation = self._negotiation or self._assumed
