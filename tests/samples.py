@@ -35,7 +35,9 @@ class Sample:
         return [str(CAPTURES / name) for name in self.note["files"]]
 
     def events(self, **choices: Any) -> list[Row]:
-        """All events, decoded in this process."""
+        """All events, decoded in this process; with the secrets of a sample that has some."""
+        if "keys" in self.note:
+            choices = {"keylog": str(CAPTURES / self.note["keys"])} | choices
         return [row for batch in events(self.paths, Config(**choices)) for row in batch.to_pylist()]
 
     @cached_property

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.samples import CAPTURES, Row, names, sample
+from tests.samples import CAPTURES, Row, encrypted, names, sample
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 
@@ -44,7 +44,7 @@ def as_golden(rows: Iterable[Row]) -> list[Row]:
     return [_without_nulls(json.loads(_text(row))) for row in rows]
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", [*names(), *encrypted()])
 def test_a_sample_yields_its_golden_events(name: str, request: pytest.FixtureRequest) -> None:
     rows = sample(name).events()
     if request.config.getoption("--update-golden"):
@@ -55,4 +55,4 @@ def test_a_sample_yields_its_golden_events(name: str, request: pytest.FixtureReq
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert sorted(path.name.split(".jsonl")[0] for path in GOLDEN.iterdir()) == names()
+    assert {path.name.split(".jsonl")[0] for path in GOLDEN.iterdir()} == {*names(), *encrypted()}

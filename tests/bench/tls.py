@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives import padding
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from kwsniff.tls import schedule
+from kwsniff.tls.decrypter import Session
 from kwsniff.tls.hellos import SUPPORTED_VERSIONS
 from kwsniff.tls.keylog import KeyLog
 from kwsniff.tls.protection import aead
-from kwsniff.tls.session import Session
 from kwsniff.tls.suites import CBC, CHACHA, SUITES, TLS_1_3, Suite
 
 SIZES = (64, 200, 1024, 16_384)

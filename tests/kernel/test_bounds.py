@@ -12,6 +12,7 @@ import pytest
 
 from kwsniff.config import Config
 from kwsniff.engine import analyze as driver
+from kwsniff.engine import intake
 from kwsniff.engine.analyze import Engine, analyze
 from tests.damage import mutants
 from tests.hostile.attacks import ATTACKS
@@ -56,7 +57,7 @@ def same_events(path: str, monkeypatch: pytest.MonkeyPatch, **choices: Any) -> N
     """Events through large tables at once, and through tiny ones a few segments at a time."""
     config = Config(**choices)
     whole = events_of([path], config, Engine)
-    monkeypatch.setattr(driver, "AT_ONCE", 7)
+    monkeypatch.setattr(intake, "AT_ONCE", 7)
     monkeypatch.setattr(driver, "MAX_TEXTS", 3)
     tiny = events_of([path], config, TinyEngine)
     if whole is None or tiny is None:

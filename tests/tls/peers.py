@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kwsniff.tls.decrypter import Session
 from kwsniff.tls.keylog import KeyLog
-from kwsniff.tls.session import Session
 
 DEADLINE = 20.0
 """Seconds until a test that waits for a peer gives up."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kwsniff.tls.decrypter import MAX_HANDSHAKE, Session
 from kwsniff.tls.keylog import KeyLog
-from kwsniff.tls.session import MAX_HANDSHAKE, Session
 from tests.strength import examples
 from tests.tls.peers import CLIENT, SERVER, Recording, ask, certificate, conversation, echo, opened
 
