@@ -94,18 +94,19 @@ def _word(data: Bytes, at: int, order: str) -> int:
 
 # Key logs
 
-LINE = re.compile(rb"\w+ ([0-9a-f]{64}) [0-9a-f]+", re.IGNORECASE)
-"""A line with a secret: label, client random, secret (RFC 9850, section 2)."""
+LINE = re.compile(rb"\w+ (?:Session-ID:)?([0-9a-f]{64}) (?:Master-Key:)?[0-9a-f]+", re.IGNORECASE)
+"""A line with a secret: label, client random, secret (RFC 9850, section 2); or, as agents for Java write it,
+the id of a session and its master secret."""
 
 
 def secret_lines(key_log: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The client random and the line, of each line that has a secret."""
+    """The client random, or the id of a session, and the line, of each line that has a secret."""
     for line in key_log.splitlines():
         if found := LINE.fullmatch(line.strip()):
             yield bytes.fromhex(found[1].decode()), found[0] + b"\n"
 
 
-class GrowingKeyLog:
+class AddedLines:
     """The lines of a key log as they are added to it."""
 
     def __init__(self, path: str) -> None:

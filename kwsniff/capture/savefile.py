@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwsniff.capture.error import LiveError
-from kwsniff.capture.keymaterial import GrowingKeyLog
+from kwsniff.capture.keymaterial import AddedLines
 from kwsniff.net.packets import Integers, Mask, PacketBlock
 
 SECTION, INTERFACE, _STATISTICS, PACKET, _SECRETS = 0x0A0D0D0A, 1, 5, 6, 10
@@ -81,7 +81,7 @@ class PcapngFiles:
         path: str,
         interfaces: Sequence[WrittenInterface],
         rotation: WriterRotation | None = None,
-        key_log: GrowingKeyLog | None = None,
+        key_log: AddedLines | None = None,
     ) -> None:
         """Open the first file. `key_log`: its secrets are written, too, at the beginning of each file all so
         far, others as they come. Raises LiveError."""

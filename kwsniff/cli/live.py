@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kwsniff.analysis.findings import Thresholds
 from kwsniff.capture.error import LiveError
-from kwsniff.capture.keymaterial import GrowingKeyLog
+from kwsniff.capture.keymaterial import AddedLines
 from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.cli import problem
 from kwsniff.cli.destination import FORMATS, Writer, after, open_writer
@@ -144,7 +144,7 @@ def _session(request: LiveRequest, rotation: WriterRotation | None, buffer: int)
         if request.packets is not None:
             interfaces = [WrittenInterface(each.interface, each.linktype, bpf) for each in listeners]
             path = request.config.keylog
-            secrets = GrowingKeyLog(path) if request.write_secrets and path is not None else None
+            secrets = AddedLines(path) if request.write_secrets and path is not None else None
             files = PcapngFiles(request.packets, interfaces, rotation, secrets)
             keeping = Keeping(files, request.all_packets)
     except BaseException:

@@ -18,7 +18,7 @@ import pytest
 from kwsniff.capture import keymaterial
 from kwsniff.capture.error import Stop
 from kwsniff.capture.following import followed
-from kwsniff.capture.keymaterial import GrowingKeyLog, found_ahead, secret_lines
+from kwsniff.capture.keymaterial import AddedLines, found_ahead, secret_lines
 from kwsniff.capture.memory import segments_of_bytes
 from kwsniff.capture.source import resolve, segments
 from kwsniff.config import Config
@@ -250,6 +250,13 @@ def test_they_come_to_the_process_that_follows_connections(write: Write) -> None
 # Key logs
 
 
+def test_sessions_that_a_key_log_names_by_their_id_have_secrets() -> None:
+    """As the agent in the Java client wrote them."""
+    key_log = (CAPTURES / "tls-java.keys").read_bytes()
+    assert b"Session-ID:" in key_log
+    assert [line for _, line in secret_lines(key_log)] == key_log.splitlines(keepends=True)
+
+
 def test_only_lines_with_a_secret_are_of_a_connection() -> None:
     key_log = (
         b"# comment\n\n"
@@ -266,7 +273,7 @@ def test_only_lines_with_a_secret_are_of_a_connection() -> None:
 def test_a_key_log_is_read_on_from_line_to_line_and_anew_where_it_became_shorter(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_bytes(b"# begun\n" + ONE + TWO[:50])
-    grows = GrowingKeyLog(str(path))
+    grows = AddedLines(str(path))
     assert grows.more() == ONE
     assert grows.more() == b""
     with path.open("ab") as file:

@@ -12,7 +12,7 @@ import pytest
 
 from kwsniff.capture import savefile as pcapng
 from kwsniff.capture.error import LiveError
-from kwsniff.capture.keymaterial import GrowingKeyLog
+from kwsniff.capture.keymaterial import AddedLines
 from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.capture.source import CaptureTotals, blocks
 from kwsniff.net.packets import PacketBlock
@@ -121,7 +121,7 @@ def test_without_a_key_log_no_secrets_are_written_with_one_every_file_has_those_
     keys, kept = tmp_path / "keys", tmp_path / "kept"
     kept.mkdir()
     keys.write_bytes(line(1))
-    files = PcapngFiles(str(kept / "k"), INTERFACES, WriterRotation(size=1000), GrowingKeyLog(str(keys)))
+    files = PcapngFiles(str(kept / "k"), INTERFACES, WriterRotation(size=1000), AddedLines(str(keys)))
     for number in range(2, 40):
         with keys.open("ab") as file:
             file.write(line(number))
@@ -143,7 +143,7 @@ def test_secrets_that_come_last_are_written_and_those_that_cannot_be_read_stop_n
     tmp_path: Path,
 ) -> None:
     path, keys = str(tmp_path / "kept.pcapng"), tmp_path / "keys"
-    files = PcapngFiles(path, INTERFACES, key_log=GrowingKeyLog(str(keys)))
+    files = PcapngFiles(path, INTERFACES, key_log=AddedLines(str(keys)))
     files.write(block("lo", b"a"))
     keys.write_bytes(line(1) + b"# no secret\n" + line(2)[:-9])
     files.close()
@@ -153,7 +153,7 @@ def test_secrets_that_come_last_are_written_and_those_that_cannot_be_read_stop_n
 def test_a_long_key_log_is_written_in_blocks_that_everybody_takes(tmp_path: Path) -> None:
     path, keys = str(tmp_path / "kept.pcapng"), tmp_path / "keys"
     keys.write_bytes(b"".join(map(line, range(20_000))))
-    files = PcapngFiles(path, INTERFACES, key_log=GrowingKeyLog(str(keys)))
+    files = PcapngFiles(path, INTERFACES, key_log=AddedLines(str(keys)))
     files.close()
     assert secrets_in(path) == keys.read_bytes()
 
