@@ -9,7 +9,7 @@ SAY := @printf '==> %s\n' >&2
 
 # Minutes that `make fuzz` gives to each target, and which.
 MINUTES ?= 1
-TARGETS ?= pcap pcapng link stream kernels frames dissector records codec
+TARGETS ?= pcap pcapng link stream kernels frames dissector records codec tls
 
 # The release of kafka-clients that `make conformance` asks, for instance 4.5.0; nothing for the newest.
 VERSION ?=

@@ -64,6 +64,9 @@ class Decryption(Intake):
         self.keys = KeyLog() if config.keylog is None else GrowingKeyLog(config.keylog, may_come=True)
         """Secrets, which may still become more."""
         self._links: dict[int, Link] = {}
+        """By the numbers of connections, until their rows were told ..."""
+        self._over: dict[int, Any] = {}
+        """... and their rows of `ends`, if they are over."""
         self._capture: str | None = None
 
     def begin(self, order: int) -> None:
@@ -78,17 +81,21 @@ class Decryption(Intake):
         if not numbers:
             return drained
         facts = {number: self._links[number].session.facts for number in numbers}
+        over = {}
         for row in drained.ends:
-            if int(row["number"]) in facts:
-                self._complete(row, self._links.pop(int(row["number"])))
-        return drained._replace(tls=facts)
+            number = int(row["number"])
+            end = self._over.get(number)
+            # What is known of one whose records go on, because only they show that it does, depends on how
+            # far was read.
+            if number in facts and end is not None and end["order"] <= row["order"]:
+                over[number] = facts[number]
+                self._complete(row, self._links.pop(number), self._over.pop(number))
+        return drained._replace(tls=facts, tls_over=over)
 
-    def _complete(self, row: Any, link: Link) -> None:
+    def _complete(self, row: Any, link: Link, end: Any) -> None:
         """Write into the row of a connection what the segments of the capture said of it."""
         if not link.session.facts.decrypted:
             row["state"] = entry.TLS
-        if (end := link.end) is None:
-            return
         same = int(row["client"]) == max(int(end["client"]), 0)
         for who, other in (("client", "broker"), ("broker", "client")):
             for name in COUNTS:
@@ -142,11 +149,13 @@ class Decryption(Intake):
     def _take_ends(self) -> None:
         run = self.machine.t.run[0]
         for row in copied(self.machine.array("ends", int(run.ends))):
-            if (link := self._links.get(int(row["number"]))) is not None:
-                link.end = row
+            if row["state"] == entry.TLS:
+                self._over[int(row["number"])] = row
         run.ends = run.notes = run.calls = run.kept = 0
-        if len(self._links) > MAX_ENDED + int(run.followed):
-            self._links = {number: link for number, link in self._links.items() if link.end is None}
+        while len(self._over) > MAX_ENDED:
+            number = next(iter(self._over))
+            self._links.pop(number, None)
+            del self._over[number]
 
     def _write(self, written: Written, first: int, rows: Rows) -> None:
         """Write segments anew, which the kernels have taken, the first of which is `first` of its batch."""
@@ -214,12 +223,18 @@ class Decryption(Intake):
     def __getstate__(self) -> dict[str, Any]:
         """Without secrets, which are not to lie about: those of the key log are read again."""
         tables = checkpoint.state(self.machine)
-        return {"config": self._given, "share": self._share, "tables": tables, "links": self._links}
+        return {
+            "config": self._given,
+            "share": self._share,
+            "tables": tables,
+            "links": self._links,
+            "over": self._over,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["config"], state["share"])  # type: ignore[misc]
         checkpoint.restore(self.machine, state["tables"])
-        self._links = state["links"]
+        self._links, self._over = state["links"], state["over"]
         for link in self._links.values():
             link.session.keys = self.keys
 

@@ -67,7 +67,9 @@ class Drained(NamedTuple):
     whose: Ints
     """Which of these each row belongs to: of calls, notes, problems and connections one after the other."""
     tls: Mapping[int, Facts] = MappingProxyType({})
-    """What handshakes said, by numbers of connections, where keys of TLS are looked for."""
+    """What handshakes said, by numbers of connections, where keys of TLS are looked for ..."""
+    tls_over: Mapping[int, Facts] = MappingProxyType({})
+    """... and those of connections that are over."""
 
 
 class Placed:

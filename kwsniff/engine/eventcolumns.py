@@ -76,8 +76,8 @@ def end_columns(drained: Drained, rows: Arranged) -> Columns:
     for name in ("first_packet", "last_packet"):
         columns[name] = not_negative(ends[name], pa.int64())
     columns["tls_alert"] = pa.array([_alert(code) for code in ends["alert"].tolist()], pa.string())
-    if drained.tls:
-        columns |= tls_columns([drained.tls.get(number) for number in ends["number"].tolist()])
+    if drained.tls_over:
+        columns |= tls_columns([drained.tls_over.get(number) for number in ends["number"].tolist()])
     columns["tls_alert_by"] = ALERTED.take(places(np.where(ends["alert"] < 0, 0, ends["alert_side"] + 1)))
     return {name: spread(values, rows.ends, len(rows)) for name, values in columns.items()}
 

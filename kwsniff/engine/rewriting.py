@@ -8,7 +8,6 @@ its payload; what waited until it came goes into LATE segments before it (see `k
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,6 @@ class Link:
     """Bytes of each stream that belong to broken records since the last whole one."""
     over: int = 0
     """Bit k: the end of stream k was handed on."""
-    end: Any = None
-    """Its row of `ends`, once it is over."""
     failed: int = 0
     """Records that did not open after others had."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import tempfile
 from collections.abc import Iterator
@@ -32,6 +33,9 @@ def seeds(target: str) -> Iterator[bytes]:
                 yield from (bytes([LINKS.index(kind)]) + packet.data for packet in whole[:30])
     elif target in ("stream", "kernels"):
         yield from _scripts()
+    elif target == "tls":
+        chance = random.Random(target)
+        yield from (bytes([which]) + chance.randbytes(4 * (which % 7) + 4) for which in range(24))
     elif target == "frames":
         for frame, is_request in _frames():
             yield struct.pack(">H", len(frame) if is_request else 0) + frame

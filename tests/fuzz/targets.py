@@ -32,6 +32,9 @@ from tests.fuzz.bench import Bench, differing
 from tests.oracle.facts import decoder
 from tests.oracle.records import summarize
 from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, Segment, run
+from tests.samples import CAPTURES, Row, sample
+from tests.tls.wrapped import batches as cut_into
+from tests.tls.wrapped import end_of
 
 CONFIG = Config(max_decompressed_bytes=1 << 20, kernels="never")
 """Kernels are interpreted, so that the fuzzer sees which of their branches an input takes."""
@@ -204,9 +207,63 @@ def codec(data: bytes) -> None:
         assert error.code in ANOMALIES, error
 
 
+ENCRYPTED = ("tls-kcat", "tls-key-update")
+
+
+@cache
+def all_keys() -> Path:
+    """Their key logs in one."""
+    path = SCRATCH / "keys"
+    path.write_bytes(b"".join((CAPTURES / sample(name).note["keys"]).read_bytes() for name in ENCRYPTED))
+    return path
+
+
+@cache
+def encrypted_connections(name: str) -> list[list[Row]]:
+    """Segments of each TLS connection of a sample that carries something."""
+    found: dict[frozenset[object], list[Row]] = {}
+    for batch in segments(sample(name).paths, CONFIG):
+        for row in batch.to_pylist():
+            found.setdefault(frozenset((end_of(row, "src"), end_of(row, "dst"))), []).append(row)
+    return [rows for rows in found.values() if any(row["payload"][:1] == b"\x16" for row in rows)]
+
+
+def edited(data: bytes) -> list[Row]:
+    """A recorded connection, which the first byte chooses; each four that follow lose, double, swap, change
+    or cut a segment."""
+    choices = [rows for name in ENCRYPTED for rows in encrypted_connections(name)]
+    rows = list(choices[(data[0] if data else 0) % len(choices)])
+    for at in range(1, min(len(data), 160) - 3, 4):
+        place, act, position, value = data[at] % len(rows), *data[at + 1 : at + 4]
+        row, payload = rows[place], bytearray(rows[place]["payload"])
+        if act % 5 == 0 and len(rows) > 1:
+            del rows[place]
+        elif act % 5 == 1:
+            rows.insert(min(place + value, len(rows)), row)
+        elif act % 5 == 2:
+            rows.insert(value % len(rows), rows.pop(place))
+        elif payload and act % 5 == 3:
+            payload[position * (act + 1) % len(payload)] ^= value
+            rows[place] = {**row, "payload": bytes(payload)}
+        else:
+            rows[place] = {**row, "payload": bytes(payload[:position])}
+    return rows
+
+
+def tls(data: bytes) -> None:
+    """A TLS connection with its keys: however segments are batched, and compiled or not, the same events."""
+    rows = edited(data)
+    config = replace(CONFIG, keylog=str(all_keys()))
+    exact = [row for batch in analyze(cut_into(rows, 1000), config) for row in batch.to_pylist()]
+    assert {row["code"] for row in exact if row["event"] == "anomaly"} <= set(ANOMALIES)
+    for size, kernels in ((1, "never"), (7, "auto"), (1000, "auto")):
+        given = analyze(cut_into(rows, size), replace(config, kernels=kernels))
+        assert [row for batch in given for row in batch.to_pylist()] == exact
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "pcap": capture, "pcapng": capture, "link": link, "stream": stream, "kernels": kernels, "frames": frames,
-    "dissector": dissector, "records": record_data, "codec": codec,
+    "dissector": dissector, "records": record_data, "codec": codec, "tls": tls,
 }  # fmt: skip
 FAST: dict[str, Callable[[bytes], None]] = {
     "stream": fast_stream, "kernels": fast_stream, "frames": fast_frames, "link": link,
