@@ -12,7 +12,16 @@ from struct import Struct
 from typing import Any, Protocol
 
 from kwsniff.tls import schedule
-from kwsniff.tls.suites import BLOCK_BYTES, CBC, CCM, CHACHA, HEADER_BYTES, TLS_1_0, Suite
+from kwsniff.tls.suites import (
+    BLOCK_BYTES,
+    CBC,
+    CCM,
+    CHACHA,
+    EXPLICIT_NONCE_BYTES,
+    HEADER_BYTES,
+    TLS_1_0,
+    Suite,
+)
 
 APPLICATION_DATA = 23
 _ADDITIONAL = Struct(">QBHH").pack
@@ -47,10 +56,8 @@ def protection_1_2(
 ) -> Protection:
     """For the records under one direction's part of a key block: MAC key, key and IV."""
     mac_key, key, iv = keys
-    if suite.mode == CHACHA:
-        return Counted(aead(suite, key), iv, suite.tag_bytes)
     if suite.mode != CBC:
-        return Explicit(aead(suite, key), iv, suite.tag_bytes)
+        return Numbered(aead(suite, key), iv, suite)
     chained = (iv, chain) if version <= TLS_1_0 else None
     return Blocks(key, mac_key, suite.mac, encrypt_then_mac, chained)
 
@@ -78,49 +85,31 @@ class Sealed:
         return content[:-1] if content[-1] == APPLICATION_DATA else (content[-1], content[:-1])
 
 
-class Explicit:
-    """AES-GCM and AES-CCM of TLS 1.2 (RFC 5288, RFC 6655): a part of the nonce stands in the record."""
+class Numbered:
+    """AEAD of TLS 1.2, whose tag covers the sequence number: with a part of the nonce in the record (AES-GCM
+    and AES-CCM, RFC 5288, RFC 6655), or counted as in TLS 1.3 (ChaCha20-Poly1305, RFC 7905)."""
 
-    __slots__ = ("_decrypt", "_invalid", "_iv", "_overhead")
+    __slots__ = ("_begin", "_decrypt", "_invalid", "_iv", "_number", "_overhead")
 
-    def __init__(self, cipher: Any, iv: bytes, tag_bytes: int) -> None:
+    def __init__(self, cipher: Any, iv: bytes, suite: Suite) -> None:
         self._decrypt: Callable[[Any, Any, Any], bytes] = cipher.decrypt
-        self._iv = iv
-        self._overhead = HEADER_BYTES + 8 + tag_bytes
+        self._iv, self._number = iv, int.from_bytes(iv, "big")
+        self._begin = HEADER_BYTES if suite.mode == CHACHA else HEADER_BYTES + EXPLICIT_NONCE_BYTES
+        self._overhead = self._begin + suite.tag_bytes
         self._invalid = _invalid()
 
     def open(self, record: Record, sequence: int) -> Opened:
         size = len(record) - self._overhead
         if size < 0:
             return None
-        kind = record[0]
+        kind, begin = record[0], self._begin
         additional = _ADDITIONAL(sequence, kind, 0x0303, size)
+        if begin == HEADER_BYTES:
+            nonce = (self._number ^ sequence).to_bytes(12, "big")
+        else:
+            nonce = self._iv + record[HEADER_BYTES:begin]
         try:
-            content = self._decrypt(self._iv + record[5:13], record[13:], additional)
-        except self._invalid:
-            return None
-        return content if kind == APPLICATION_DATA else (kind, content)
-
-
-class Counted:
-    """ChaCha20-Poly1305 of TLS 1.2 (RFC 7905): the nonce is counted as in TLS 1.3."""
-
-    __slots__ = ("_decrypt", "_invalid", "_iv", "_overhead")
-
-    def __init__(self, cipher: Any, iv: bytes, tag_bytes: int) -> None:
-        self._decrypt: Callable[[Any, Any, Any], bytes] = cipher.decrypt
-        self._iv = int.from_bytes(iv, "big")
-        self._overhead = HEADER_BYTES + tag_bytes
-        self._invalid = _invalid()
-
-    def open(self, record: Record, sequence: int) -> Opened:
-        size = len(record) - self._overhead
-        if size < 0:
-            return None
-        kind = record[0]
-        additional = _ADDITIONAL(sequence, kind, 0x0303, size)
-        try:
-            content = self._decrypt((self._iv ^ sequence).to_bytes(12, "big"), record[5:], additional)
+            content = self._decrypt(nonce, record[begin:], additional)
         except self._invalid:
             return None
         return content if kind == APPLICATION_DATA else (kind, content)
