@@ -81,9 +81,9 @@ class Intake:
         """Give the kernels the bytes of a batch; where those of each segment are then."""
         buffers = segments.buffers
         buffer, start = segments.buffer, segments.start
+        extra: Any = buffers[2] if len(buffers) == 3 else b""
         odd = buffer > 1
-        extra: Any = b""
-        if odd.any():
+        if len(buffers) > 3 and odd.any():
             buffer, start = buffer.copy(), start.copy()
             pieces, at = [], 0
             for row in np.flatnonzero(odd).tolist():
