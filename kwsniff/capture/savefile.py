@@ -18,10 +18,10 @@ import numpy as np
 
 from kwsniff.capture.error import LiveError
 from kwsniff.capture.keymaterial import AddedLines
+from kwsniff.capture.pcapng import SECRETS, TLS_KEY_LOG
 from kwsniff.net.packets import Integers, Mask, PacketBlock
 
-SECTION, INTERFACE, _STATISTICS, PACKET, _SECRETS = 0x0A0D0D0A, 1, 5, 6, 10
-_TLS_KEY_LOG = 0x544C534B
+SECTION, INTERFACE, _STATISTICS, PACKET = 0x0A0D0D0A, 1, 5, 6
 MOST_SECRETS = 1 << 20
 """Bytes of a key log in one block."""
 _NAME, _FILTER, RESOLUTION, _OS_DROP, _RECEIVED, _DROPPED, _APPLICATION = 2, 11, 9, 7, 4, 5, 4
@@ -260,8 +260,8 @@ def secrets_blocks(key_log: bytes) -> bytes:
     blocks, at = [], 0
     while at < len(key_log):
         stop = key_log.rfind(b"\n", at, at + MOST_SECRETS) + 1 or len(key_log)
-        head = struct.pack("<II", _TLS_KEY_LOG, stop - at)
-        blocks.append(block(_SECRETS, head + key_log[at:stop] + b"\0" * ((at - stop) % 4)))
+        head = struct.pack("<II", TLS_KEY_LOG, stop - at)
+        blocks.append(block(SECRETS, head + key_log[at:stop] + b"\0" * ((at - stop) % 4)))
         at = stop
     return b"".join(blocks)
 

@@ -55,7 +55,7 @@ class Engine(Intake):
         self.tls: Decryption | None = None
         """Where there are keys: what makes segments of TLS connections plain."""
         if config.keylog is not None:
-            self._look_for_keys()
+            self._decryption()
         self.emitter = Emitter(self.machine, config)
         self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
         if config.full:
@@ -70,7 +70,7 @@ class Engine(Intake):
         """The same before columns are made of it: `events` makes them, in one other thread if need be, while
         this one goes on."""
         if segments.secrets:
-            self._take_secrets(segments.secrets)
+            self._decryption().keys.add(segments.secrets)
         if not len(segments) and not segments.notes:
             return
         yield from self._follow(segments if self.tls is None else self.tls.plain(segments))
@@ -107,19 +107,14 @@ class Engine(Intake):
             return self.pass_time(time_told(batch))
         return self.follow(segment_columns(batch))
 
-    def _take_secrets(self, secrets: bytes) -> None:
-        """Lines of a key log came with the capture."""
+    def _decryption(self) -> Decryption:
+        """What makes segments of TLS connections plain, from now on if it was not there."""
         if self.tls is None:
-            self._look_for_keys()
-        assert self.tls is not None
-        self.tls.keys.add(secrets)
+            from kwsniff.engine.decrypting import Decryption  # which loads what knows TLS
 
-    def _look_for_keys(self) -> None:
-        """Decrypt TLS connections from now on."""
-        from kwsniff.engine.decrypting import Decryption  # which loads what knows TLS
-
-        self.tls = Decryption(self.config, self._share, compiled=self.machine.compiled)
-        self.tls.begin(int(self.machine.t.run[0].order))
+            self.tls = Decryption(self.config, self._share, compiled=self.machine.compiled)
+            self.tls.begin(int(self.machine.t.run[0].order))
+        return self.tls
 
     def drained(self, segments: Iterable[pa.RecordBatch]) -> Generator[Drained]:
         """What SEGMENTS batches in capture order and the end of the input tell."""

@@ -260,13 +260,17 @@ def _texts(calls: Placed, wanted: frozenset[str], texts: Strings) -> Columns:
 
 
 def _security(drained: Drained, rows: Arranged, *, of_calls: bool) -> pa.Array:
-    if drained.tls:
-        numbers = drained.owners["number"].tolist()
-        versions = [_decrypted(drained.tls.get(number)) for number in numbers]
-        if any(versions):
-            carried = pa.array([*versions, None], pa.string()).take(places(rows.owner))
-            plain = _security(drained._replace(tls={}), rows, of_calls=of_calls)
-            return pc.if_else(pc.equal(plain, "plaintext"), pc.coalesce(carried, plain), plain)
+    """What `_seen` says, but of what was decrypted the version of TLS."""
+    seen = _seen(drained, rows, of_calls=of_calls)
+    if not drained.tls:
+        return seen
+    versions = [_decrypted(drained.tls.get(number)) for number in drained.owners["number"].tolist()]
+    carried = pa.array([*versions, None], pa.string()).take(places(rows.owner))
+    return pc.if_else(pc.equal(seen, "plaintext"), pc.coalesce(carried, seen), seen)
+
+
+def _seen(drained: Drained, rows: Arranged, *, of_calls: bool) -> pa.Array:
+    """As what rows were followed by the engine."""
     if rows.calls is None:
         return repeated("plaintext", len(rows))
     codes = np.where((rows.kind == CALLS) & of_calls, 0, -1)

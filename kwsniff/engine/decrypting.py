@@ -37,9 +37,9 @@ from kwsniff.native.rowcopies import copied
 from kwsniff.net.segments import SegmentColumns, segment_columns, with_secrets
 from kwsniff.tls.decrypter import Session
 from kwsniff.tls.keylog import GrowingKeyLog, KeyLog
+from kwsniff.tls.suites import HEADER_BYTES
 
 Ints = NDArray[np.int64]
-HEADER = 5
 PART_OF_MEMORY = 4
 """Of what may be buffered in all: here wait ciphertext behind holes, and records that are not whole."""
 MOST_NOTED = 10
@@ -246,7 +246,7 @@ def _taken_late(link: Link, side: int, row: Any, lost: int, data: bytes) -> tupl
     hole = link.session.lost_size(side, unread) if unread else 0
     lost += unread
     if at < 0:
-        return b"", hole + link.session.size_of(side, size - HEADER), lost + size
+        return b"", hole + link.session.size_of(side, size - HEADER_BYTES), lost + size
     return link.session.take(side, data[at : at + size], lost), hole, 0
 
 
@@ -257,4 +257,4 @@ def _instead(link: Link, keys: KeyLog, side: int, record: bytes) -> tuple[bytes,
     if not session.facts.decrypted and (session.hello is None or keys.find(session.hello.random) is None):
         return record, 0
     link.failed += 1
-    return b"", max(session.size_of(side, len(record) - HEADER), 1)
+    return b"", max(session.size_of(side, len(record) - HEADER_BYTES), 1)

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from kwsniff.engine.drained import Rows
 from kwsniff.engine.flags import FIN, LATE, RST, SYN
+from kwsniff.engine.streams import MASK
 from kwsniff.net.address import text
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.tls.decrypter import Session
 
 Ints = NDArray[np.int64]
-MASK = 0xFFFFFFFF
 LATE_COLUMNS = ("row", "side", "packet", "time", "a_hi", "a_lo", "a_port", "b_hi", "b_lo", "b_port")
 
 
