@@ -30,7 +30,7 @@ from kwsniff.rows.arrays import (
     spread,
     timestamps,
 )
-from kwsniff.rows.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
+from kwsniff.rows.events import ANOMALY, CALL, CONNECTION, EXCHANGE, MAX_TOPIC, STATUSES, TLS_APIS
 from kwsniff.rows.schema import (
     ASKED,
     BROKER,
@@ -121,6 +121,8 @@ class CallColumns:
             "security": lambda: _security(drained, rows, of_calls="security" in self._wanted),
         }
         columns |= {name: makers[name]() for name in wanted.intersection(makers)}
+        for key in (k.EXCHANGE, k.FETCH_EXCHANGE) if (drained.calls["key"] <= k.EXCHANGE).any() else ():
+            columns |= _of_exchanges(calls["key"] == key, key, columns)
         if len(drained.calls):
             columns |= Listed(calls, drained).columns(wanted)
             for name in drained.bodies.keys() & wanted:
@@ -237,6 +239,18 @@ def _events(rows: Arranged) -> pa.Array:
     if rows.calls is None:
         return repeated(CALL, len(rows))
     return _EVENTS.take(places(rows.kind))
+
+
+def _of_exchanges(which: NDArray[np.bool_], key: int, columns: Columns) -> Columns:
+    """The columns that say what calls are, with what they say of exchanges, which stand among calls."""
+    name, number = TLS_APIS[key == k.FETCH_EXCHANGE]
+    said = {"event": EXCHANGE, "api": name, "api_key": number, "security": "tls"}
+    mask = pa.array(which)
+    return {
+        name: pc.if_else(mask, pa.scalar(value, columns[name].type), columns[name])
+        for name, value in said.items()
+        if name in columns
+    }
 
 
 def _scalars(calls: Placed, wanted: frozenset[str]) -> Columns:
@@ -378,7 +392,12 @@ def time_parts(calls: Rows) -> Columns:
         "broker_least_us": left - may_have,
         "response_transfer_us": calls["response_last"] - begun,
     }
-    columns = {name: durations(value, unknown) for name, value in parts.items()}
+    # Of exchanges nothing is known but that some wait, and not how long they are to.
+    nothing = unknown | (calls["key"] <= k.EXCHANGE)
+    columns = {name: durations(value, nothing) for name, value in parts.items()}
+    if (may_wait := calls["key"] == k.FETCH_EXCHANGE).any():
+        waited = np.where(may_wait, begun - asked, waited)
+        columns["waited_us"] = durations(waited, unknown | (calls["key"] == k.EXCHANGE))
     open_until, handshake = calls["open_until"], calls["handshake"]
     columns["waited_open_us"] = durations(open_until - asked, (open_until < 0) | (asked < 0))
     columns["rtt_us"] = durations(handshake, handshake < 0)

@@ -97,7 +97,7 @@ def _gathered(source: Machine | _Shelf, live: Ints, used: dict[str, int]) -> Tai
     conns, sides = picked(every["conns"], live), picked(every["sides"], _sides_of(live))
     following = every["pieces"]["next"]
     waiting = walked(following, np.concatenate([sides["wait_first"], conns["held_first"]]))
-    first = np.concatenate([conns["first_request"], conns["first_unasked"]])
+    first = np.concatenate([conns[name] for name in ("first_request", "first_unasked", "reply")])
     rows = {
         "conns": live, "requests": walked(every["requests"]["after"], first),
         "pieces": np.concatenate([waiting, walked(following, conns["pending_first"])]),

@@ -29,6 +29,7 @@ from kwsniff.engine.connections import (
     remove,
     spoke,
 )
+from kwsniff.engine.exchanges import finish_exchanges, settle_exchange
 from kwsniff.engine.frames import finish_frame
 from kwsniff.engine.leaving import close_left, lacks_responses
 from kwsniff.engine.notes import (
@@ -149,6 +150,8 @@ def ended_tail(s: Any) -> int:
 def finish_frames(t: Any, c: int) -> None:
     """Take what is there of the frames that are not whole."""
     conn = t.conns[c]
+    if conn.state == TLS:
+        finish_exchanges(t, c)
     if conn.state != KAFKA:
         return
     if t.run[0].pairing >= 0:
@@ -223,6 +226,7 @@ def emit_end(t: Any, c: int) -> None:
     row.known = 1 if conn.state == KAFKA or conn.state == TLS or conn.ports else 0
     row.alert_side = 0 if conn.alert_side == client else 1
     row.resynchronised = s.resynchronised + o.resynchronised
+    row.client_last_record, row.broker_last_record = s.last_record, o.last_record
     row.skipped = s.skipped + o.skipped if conn.state == KAFKA else 0
     row.frames = s.frames + o.frames
     if conn.left == KNOWN:
@@ -333,7 +337,7 @@ def settle_in_time(t: Any, c: int, now: int) -> None:
     if is_reset(t, c, now):
         close(t, c, RESET_REASON)
         return
-    if conn.step != OPEN or is_left_alone(t, conn):
+    if conn.step != OPEN or is_left_alone(conn):
         return
     replay(t, c)
     for k in range(2):
@@ -341,7 +345,9 @@ def settle_in_time(t: Any, c: int, now: int) -> None:
             set_free(t, c, k, now, False)
     if conn.early:
         expire_early(t, c, now)
-    if t.limits[0].request_timeout >= 0:
+    if conn.state == TLS:
+        settle_exchange(t, c, now)
+    elif t.limits[0].request_timeout >= 0:
         time_out(t, c, now)
 
 

@@ -274,9 +274,9 @@ def is_on_trial(conn: Any) -> bool:
 
 
 @kernel
-def is_left_alone(t: Any, conn: Any) -> bool:
+def is_left_alone(conn: Any) -> bool:
     """Whether the streams of a connection are not looked at."""
-    return conn.state == OTHER or (conn.state == TLS and not t.limits[0].tls)
+    return conn.state == OTHER
 
 
 @kernel

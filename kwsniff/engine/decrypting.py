@@ -100,7 +100,8 @@ class Decryption(Intake):
         for who, other in (("client", "broker"), ("broker", "client")):
             for name in COUNTS:
                 row[f"{who}_{name}"] = end[f"{who if same else other}_{name}"]
-        row["copies"], row["alert"] = end["copies"], end["alert"]
+        for name in ("copies", "alert", "hello_time", "agreed_time"):
+            row[name] = end[name]
         row["alert_side"] = end["alert_side"] if same else 1 - end["alert_side"]
 
     # Segments in, segments out

@@ -237,7 +237,7 @@ def _accepted(proven: int, _: int) -> str:
 
 
 def _refused(state: int, _: int) -> str:
-    return {TLS: "left alone: it is TLS", OTHER: "refused: it is no Kafka that can be read"}[state]
+    return {TLS: "it is TLS: its records are cut", OTHER: "refused: it is no Kafka that can be read"}[state]
 
 
 def _lost(size: int, invalid: int) -> str:

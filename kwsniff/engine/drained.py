@@ -276,6 +276,10 @@ class Strings:
             found = pc.utf8_slice_codeunits(found, 0, limit)
         return found.take(places(index, missing))
 
+    def octets(self, at: int) -> bytes:
+        """The bytes behind a number."""
+        return bytes(self._data[int(self._offsets[at]) : int(self._offsets[at + 1])])
+
     def uuids(self, at: Ints) -> pa.Array:
         """Uuids in hyphenated hexadecimal by their numbers, null for negative ones."""
         missing = at < 0

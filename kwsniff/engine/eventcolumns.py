@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,6 @@ from kwsniff.engine.notes import BAD_BODY, CODES
 from kwsniff.net.address import text
 from kwsniff.rows.arrays import Columns, column, durations, flags, not_negative, places, spread, timestamps
 from kwsniff.rows.schema import EVENTS
-
-if TYPE_CHECKING:
-    from kwsniff.tls.decrypter import Facts
 
 Ints = NDArray[np.int64]
 
@@ -76,21 +73,33 @@ def end_columns(drained: Drained, rows: Arranged) -> Columns:
     for name in ("first_packet", "last_packet"):
         columns[name] = not_negative(ends[name], pa.int64())
     columns["tls_alert"] = pa.array([_alert(code) for code in ends["alert"].tolist()], pa.string())
-    if drained.tls_over:
-        columns |= tls_columns([drained.tls_over.get(number) for number in ends["number"].tolist()])
+    if drained.tls_over or (ends["hello"] >= 0).any():
+        columns |= tls_columns(drained)
     columns["tls_alert_by"] = ALERTED.take(places(np.where(ends["alert"] < 0, 0, ends["alert_side"] + 1)))
     return {name: spread(values, rows.ends, len(rows)) for name, values in columns.items()}
 
 
 _TLS = {
     "decrypted": "decrypted", "tls_version": "version", "tls_cipher": "cipher", "tls_group": "group",
-    "tls_sni": "sni", "tls_alpn": "alpn", "tls_resumed": "resumed", "tls_subject": "subject",
-    "tls_client_certificate": "client_certificate", "tls_client_subject": "client_subject",
+    "tls_sni": "sni", "tls_sni_matches": "sni_matches", "tls_alpn": "alpn", "tls_resumed": "resumed",
+    "tls_subject": "subject", "tls_client_certificate": "client_certificate",
+    "tls_client_subject": "client_subject", "tls_history": "history", "tls_ja4": "ja4",
 }  # fmt: skip
+_TLS_TIMES = {
+    "tls_client_hello_us": ("first_time", "hello_time"),
+    "tls_server_hello_us": ("hello_time", "agreed_time"),
+    "tls_first_request_us": ("agreed_time", "data_time"),
+}
 
 
-def tls_columns(facts: list[Facts | None]) -> Columns:
-    """What TLS handshakes said of connections; None: those without one."""
+def tls_columns(drained: Drained) -> Columns:
+    """What TLS handshakes said of connections that are over."""
+    from kwsniff.tls.observed import failure, observed, software  # which loads what knows TLS
+
+    ends = drained.ends
+    facts = [drained.tls_over.get(number) for number in ends["number"].tolist()]
+    for at in np.flatnonzero(ends["hello"] >= 0).tolist():
+        facts[at] = facts[at] or observed(drained.texts.octets(int(ends["hello"][at])))
     columns = {}
     for name, field in _TLS.items():
         values = [None if each is None else getattr(each, field) for each in facts]
@@ -101,6 +110,16 @@ def tls_columns(facts: list[Facts | None]) -> Columns:
         None if each is None or each.not_after is None else each.not_after * 1_000_000 for each in facts
     ]
     columns["tls_expires"] = pa.array(expiry, pa.int64()).cast(EVENTS.field("tls_expires").type)
+    columns["tls_failed"] = pa.array(
+        [each and failure(each, row) for each, row in zip(facts, ends, strict=True)], pa.string()
+    )
+    columns["tls_software"] = pa.array([each and software(each.ja4) for each in facts], pa.string())
+    for name, (begin, end) in _TLS_TIMES.items():
+        known = (ends[begin] >= 0) & (ends[end] >= 0) & (ends["syn"] != 0)
+        columns[name] = durations(ends[end] - ends[begin], ~known)
+    for name in ("exchanges", "doubtful"):
+        counted = np.where(ends["state"] == k.TLS, ends[name], -1)
+        columns[f"tls_{name}"] = not_negative(counted, pa.int64())
     return columns
 
 

@@ -60,7 +60,7 @@ def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
         if answers:
             run.syn_time = other.syn_time
             keep_born(run, 1 - k, other)
-        return answers or conn.rst == 1 or is_left_alone(t, conn) or is_over(s, other, seg)
+        return answers or conn.rst == 1 or is_left_alone(conn) or is_over(s, other, seg)
     answers = seg.flags & ACK and seg.ack == other.syn_next and seg.seq == other.syn_ack
     if answers or (seg.length and seg.seq == s.syn_next and s.syn_ack < 0 and not is_near(s, seg.seq)):
         run.begun = k
@@ -70,7 +70,7 @@ def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
         return True
     if conn.rst and s.rst_at < 0:
         return False  # it was sent before the other end's RST came
-    return conn.step == CLOSED_ and not is_left_alone(t, conn) and goes_on(s, seg)
+    return conn.step == CLOSED_ and not is_left_alone(conn) and goes_on(s, seg)
 
 
 @kernel
@@ -117,7 +117,7 @@ def continues(t: Any, c: int, k: int, seg: Any) -> bool:
     """Whether a segment that comes after a long silence goes on where its connection stood, as its sequence
     number says, or what it acknowledges. No SYN is sent again so late (RFC 9293, 3.8.3)."""
     s, other = t.sides[2 * c + k], t.sides[2 * c + 1 - k]
-    if is_left_alone(t, t.conns[c]) or seg.flags & SYN:
+    if is_left_alone(t.conns[c]) or seg.flags & SYN:
         return False
     return is_near(s, seg.seq) or (s.next_seq < 0 and seg.flags & ACK != 0 and is_near(other, seg.ack))
 
@@ -172,7 +172,7 @@ def count(t: Any, c: int, seg: Any) -> None:
             conn.handshake = seg.time - conn.syn_time
         elif conn.client_time < 0:
             conn.client_time = seg.time
-    if seg.flags & ACK and not seg.flags & SYN and not is_left_alone(t, conn) and not run.refused:
+    if seg.flags & ACK and not seg.flags & SYN and not is_left_alone(conn) and not run.refused:
         if acknowledge(t, other, seg.ack):
             s.doubted = -1
         elif other.packets and s.doubted != seg.seq and not seg.flags & RST:

@@ -51,7 +51,17 @@ from kwsniff.engine.notes import (
 from kwsniff.engine.packing import compact_texts
 from kwsniff.engine.records import note_standing
 from kwsniff.engine.resumed import adopt, intern, leave, link_all, merge_all, settle_left
-from kwsniff.engine.streams import MASK, advance, deliver, insert, replay, seen_before, set_free
+from kwsniff.engine.streams import (
+    MASK,
+    advance,
+    deliver,
+    insert,
+    keeps_order,
+    lacks_acknowledged,
+    replay,
+    seen_before,
+    set_free,
+)
 from kwsniff.engine.tables import (
     ADOPT,
     BEGINS,
@@ -155,7 +165,7 @@ def take_segment(t: Any, seg: Any) -> None:
         run.phase = HOLES
     c = run.conn
     conn = t.conns[c]
-    if conn.step != OPEN or is_left_alone(t, conn) or run.refused:
+    if conn.step != OPEN or is_left_alone(conn) or run.refused:
         if run.phase != FLAGS:
             return
     k = 0 if is_from_a(conn, seg) else 1
@@ -345,7 +355,7 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> None:
             s.hole_time = seg.time
         insert(t, c, k, start, data)
         decided(t, c, WAITS, k, start - s.offset, 0)
-    elif s.wait_first >= 0 and t.pieces[s.wait_first].start < end:
+    elif (s.wait_first >= 0 and t.pieces[s.wait_first].start < end) or must_wait(t, c, k):
         # It reaches into what waits: the parts that are new wait with it for a moment.
         insert(t, c, k, start, data)
     else:
@@ -360,6 +370,15 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> None:
         advance(s, item.length)
         remember(t, s, data, item.pos, item.size, item.length)
     run.compared = 0
+
+
+@kernel
+def must_wait(t: Any, c: int, k: int) -> bool:
+    """Whether what comes next in a stream has to wait for what was captured before it in the other one."""
+    if not keeps_order(t, t.conns[c]):
+        return False
+    a, b = t.sides[2 * c], t.sides[2 * c + 1]
+    return a.wait_first >= 0 or b.wait_first >= 0 or lacks_acknowledged(t, b if k == 0 else a)
 
 
 @kernel

@@ -49,6 +49,7 @@ from kwsniff.engine.requests import take_request_frame
 from kwsniff.engine.responses import expire_early, pair_pending, remove_early, take_response_frame
 from kwsniff.engine.row_tables import UNKNOWN
 from kwsniff.engine.search import EFFORT, hides_response, lose_framing, search, search_buffer
+from kwsniff.engine.tables import KAFKA
 from kwsniff.engine.waiting import release
 from kwsniff.native.mode import int16, int32, kernel
 
@@ -192,6 +193,8 @@ def feed(t: Any, c: int, k: int, data: Any, size: int) -> None:
             return
         elif not s.synchronised:
             search(t, c, k, data, at, left)
+            if t.conns[c].state != KAFKA:
+                return
         elif s.size > 0:
             go_on(t, c, k, data, at, left)
         else:

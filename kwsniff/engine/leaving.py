@@ -36,7 +36,6 @@ from kwsniff.engine.tables import (
     QUIET,
     SPARE_,
     SPOILT,
-    TLS,
 )
 from kwsniff.native.mode import kernel, made
 
@@ -95,7 +94,7 @@ def is_known(t: Any, c: int, seg: Any) -> bool:
     conn = t.conns[c]
     if conn.step != 0 or conn.reset_time >= 0:
         return False
-    if conn.state == OTHER or conn.state == TLS:
+    if conn.state == OTHER:
         return True
     if conn.state != KAFKA or not conn.proven or conn.held_first >= 0:
         return False

@@ -168,7 +168,7 @@ def let_go(t: Any, c: int, held: int) -> None:
         for k in range(2):
             s = t.sides[2 * c + k]
             if s.size > 0:
-                s.broken = 1
+                s.broken = max(s.broken, 1)
                 empty_buffer(t, s)
     while conn.first_early >= 0:
         orphan(t, c, conn.first_early)

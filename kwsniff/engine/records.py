@@ -1,9 +1,10 @@
 """Cutting one direction's bytes into TLS records.
 
-Theory of operation. An engine with `limits.tls` follows the connections that begin with TLS records, and
-nothing else of them: what its streams deliver is cut here into records, five bytes that end with a length and
-as many bytes as that (RFC 8446, 5.1), and each is told in `records` with its bytes in `record_data`, for
-`kwsniff.engine.decrypting` to open. After each segment it is noted in its row how it stands to its streams.
+Theory of operation. What the streams of a TLS connection deliver is cut here into records, five bytes that
+end with a length and as many bytes as that (RFC 8446, 5.1). An engine with `limits.tls` follows nothing else:
+it tells each record in `records` with its bytes in `record_data`, for `kwsniff.engine.decrypting` to open.
+After each segment it notes how that stands to its streams. Any other engine has no keys, hands records to
+`kwsniff.engine.exchanges`, and does not even keep the bytes of those that are encrypted.
 
 As with frames, a gap inside a record whose length is known loses that record and nothing else. A gap that
 swallows a header loses the framing: then the next bytes that look like a header are taken for one, which the
@@ -19,6 +20,7 @@ from typing import Any
 
 from kwsniff.engine.arena import WANT_RECORD_DATA, WANT_RECORDS, append, came, empty_buffer, lacks
 from kwsniff.engine.connections import become, is_from_a
+from kwsniff.engine.exchanges import APPLICATION_DATA, lose_exchanges, take_lost, take_record
 from kwsniff.engine.headers import is_tls
 from kwsniff.engine.tables import OTHER, PROBING, TLS
 from kwsniff.native.mode import byte, distance, kernel, uint16
@@ -26,9 +28,25 @@ from kwsniff.native.octets import copy
 
 HEADER = 5
 MASK = 0xFFFFFFFF
+UNKNOWN = -1
+"""Content type of a record whose header was lost."""
+LOST, PASSED = 1, 2
+"""Of a record in progress, in `broken`: bytes of it are missing; they are not needed."""
 UNJUDGED = 1 << 16
 """Bytes of a connection met in the middle in which a segment may still begin with a record: one of them is
 cut into a dozen segments at most."""
+
+
+@kernel
+def begin_records(t: Any, c: int) -> None:
+    """A connection turned out to be TLS: records begin with what is delivered next."""
+    become(t, c, TLS)
+    t.conns[c].proven = 1
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        empty_buffer(t, s)
+        s.size = s.got = s.broken = s.unread = 0
+        s.synchronised = s.from_start
 
 
 @kernel
@@ -41,7 +59,7 @@ def feed(t: Any, c: int, k: int, data: Any) -> None:
     if conn.state != TLS:
         run.cursor = item.length
         return
-    if run.cursor == 0 and not s.synchronised:
+    if t.limits[0].tls and run.cursor == 0 and not s.synchronised:
         s.synchronised = 1 if s.from_start and s.offset == 0 else 0
     while run.cursor < item.size:
         at, left = item.pos + run.cursor, item.size - run.cursor
@@ -58,9 +76,12 @@ def feed(t: Any, c: int, k: int, data: Any) -> None:
             begin(t, c, k, data, at, left)
         else:
             add_to_header(t, s, data, at, min(HEADER - s.have, left))
-    if run.cursor < item.length:
-        pass_over(t, s, item.length - run.cursor)
-        run.cursor = item.length
+    while run.cursor < item.length:
+        if t.limits[0].tls:
+            pass_over(t, s, item.length - run.cursor)
+            run.cursor = item.length
+        else:
+            guess(t, c, k, item.length - run.cursor)
     if s.size > 0 and s.got == s.size:
         finish_record(t, c, k)
 
@@ -93,17 +114,26 @@ def begin(t: Any, c: int, k: int, data: Any, at: int, left: int) -> None:
     """A record begins here: it is told from where it lies, if it is whole."""
     s, item = t.sides[2 * c + k], t.item[0]
     if not is_tls(data, at, at + left):
+        if t.limits[0].tls == 0:
+            lose_exchanges(t, c)
         s.synchronised = 0
         return
     size = HEADER + uint16(data, at + 3)
     if left < size:
         s.size, s.got = size, 0
+        s.broken = PASSED if is_passed(t, byte(data, at)) else 0
         return
-    row = new_record(t, c, k, size, size)
-    row.packet, row.time, row.order = item.packet, item.time, item.order
-    copy(data, at, size, t.record_data, row.at)
-    s.frames += 1
+    f = t.frame[0]
+    f.conn, f.side, f.start, f.size, f.whole = c, k, at, size, 1
+    f.last_time, f.first_time, f.packet, f.order = item.time, item.time, item.packet, item.order
+    tell(t, byte(data, at), data)
     t.run[0].cursor += size
+
+
+@kernel
+def is_passed(t: Any, kind: int) -> bool:
+    """Whether only the length of a record of this content type is needed."""
+    return kind == APPLICATION_DATA and t.limits[0].tls == 0
 
 
 @kernel
@@ -116,6 +146,9 @@ def add_to_header(t: Any, s: Any, data: Any, at: int, count: int) -> None:
         return
     if is_tls(t.arena, s.buf, s.buf + HEADER):
         s.size, s.got = HEADER + uint16(t.arena, s.buf + 3), HEADER
+        if is_passed(t, byte(t.arena, s.buf)):
+            s.broken = PASSED
+            empty_buffer(t, s)
     else:
         s.unread += s.have
         empty_buffer(t, s)
@@ -136,7 +169,7 @@ def go_on(t: Any, s: Any, data: Any, at: int, count: int) -> None:
 def pass_over(t: Any, s: Any, count: int) -> None:
     """So many bytes were not captured."""
     if s.size > 0 and s.got + count <= s.size:
-        s.broken = 1
+        s.broken = max(s.broken, LOST)
         s.got += count
         return
     s.unread += max(s.got, s.have) + count
@@ -145,18 +178,53 @@ def pass_over(t: Any, s: Any, count: int) -> None:
 
 
 @kernel
+def guess(t: Any, c: int, k: int, count: int) -> None:
+    """So many bytes were not captured, and only lengths are needed: the rest of the record in progress, or
+    else one record, as packets of small messages hold."""
+    run, item, s, f = t.run[0], t.item[0], t.sides[2 * c + k], t.frame[0]
+    if s.size > 0 and s.got == s.size:
+        finish_record(t, c, k)
+    elif s.size > 0:
+        passed = min(count, s.size - s.got)
+        s.broken = max(s.broken, LOST)
+        s.got += passed
+        run.cursor += passed
+    elif s.have or not s.synchronised or count < HEADER:
+        lose_exchanges(t, c)
+        pass_over(t, s, count)
+        run.cursor = item.length
+    else:
+        f.conn, f.side, f.start, f.size, f.whole = c, k, 0, count, 0
+        f.last_time, f.first_time, f.packet, f.order = item.time, item.time, item.packet, item.order
+        take_lost(t)
+        run.cursor = item.length
+
+
+@kernel
 def finish_record(t: Any, c: int, k: int) -> None:
     """Tell the record in progress, all of which went by."""
     s = t.sides[2 * c + k]
-    row = new_record(t, c, k, s.size, 0 if s.broken else s.size)
-    row.packet, row.time, row.order = s.frame_packet, s.frame_time, s.frame_order
-    if s.broken:
-        row.at = -1
-    else:
-        copy(t.arena, s.buf, s.size, t.record_data, row.at)
-    s.frames += 1
+    f = t.frame[0]
+    f.conn, f.side, f.start, f.size, f.whole = c, k, s.buf, s.size, 1 if s.broken == 0 else 0
+    f.last_time, f.first_time, f.packet, f.order = s.frame_time, s.first_time, s.frame_packet, s.frame_order
+    kind = byte(t.arena, s.buf) if s.have else APPLICATION_DATA if s.broken == PASSED else UNKNOWN
+    tell(t, kind, t.arena)
     s.size = s.got = s.broken = 0
     empty_buffer(t, s)
+
+
+@kernel
+def tell(t: Any, kind: int, data: Any) -> None:
+    """Tell the record that `frame` says, of this content type. May stop, and then nothing was changed."""
+    f = t.frame[0]
+    if t.limits[0].tls:
+        row = new_record(t, f.conn, f.side, f.size, f.size if f.whole else 0)
+        row.packet, row.time, row.order = f.packet, f.last_time, f.order
+        if f.whole:
+            copy(data, f.start, f.size, t.record_data, row.at)
+        else:
+            row.at = -1
+    take_record(t, kind, data)
 
 
 @kernel

@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from kwsniff.engine import texts
-from kwsniff.engine.arena import drop, drop_piece, empty_buffer, forget_latest, pop_held
+from kwsniff.engine.arena import drop, drop_piece, drop_request, empty_buffer, forget_latest, pop_held
 from kwsniff.engine.connections import append_number, append_quiet, remove, take_out
 from kwsniff.engine.frames import TOKEN_FRAMES
 from kwsniff.engine.leaving import MASK, close_left, digest, print_of
-from kwsniff.engine.packing import move_connection, move_request
+from kwsniff.engine.packing import forget, move_connection, move_request
 from kwsniff.engine.requests import most_unasked
 from kwsniff.engine.responses import remove_early
 from kwsniff.engine.row_tables import COUNTED, COUNTED_OF_SIDES, UNKNOWN
@@ -181,6 +181,9 @@ def dissolve(t: Any, c: int) -> None:
         release(t, conn.first_request)
     while conn.first_unasked >= 0:
         release(t, conn.first_unasked)
+    if conn.reply >= 0:
+        forget(t, conn.reply)
+        drop_request(t, conn.reply)
     while conn.first_early >= 0:
         remove_early(t, c, conn.first_early)
     while conn.held_first >= 0:

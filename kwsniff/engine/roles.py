@@ -41,6 +41,7 @@ from kwsniff.engine.notes import (
     release_notes,
     room_for_notes,
 )
+from kwsniff.engine.records import begin_records
 from kwsniff.engine.tables import HEAD, KAFKA, OTHER, PROBING, TLS
 from kwsniff.native.mode import int32, kernel
 
@@ -139,8 +140,13 @@ def refuse(t: Any, c: int, verdict: int) -> None:
         elif first_request(t, c):
             conn.ports = LIKE_KAFKA
             note_now(t, c, NOT_KAFKA, 2, 0)
-    let_go(t, c)
-    become(t, c, verdict)
+    if verdict == TLS:
+        if conn.client < 0:
+            conn.client = client_by_port(conn)
+        begin_records(t, c)
+    else:
+        let_go(t, c)
+        become(t, c, verdict)
     decided(t, c, REFUSED_, 0, verdict, 0)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kwsniff.engine.arena import append, came, drop_front
 from kwsniff.engine.bodies import skim_answer, skim_request
-from kwsniff.engine.connections import become, is_on_trial
+from kwsniff.engine.connections import is_on_trial
 from kwsniff.engine.headers import (
     AHEAD,
     MORE,
@@ -32,8 +32,8 @@ from kwsniff.engine.headers import (
 )
 from kwsniff.engine.notes import FRAMING_FOUND, decided, note, room_for_notes
 from kwsniff.engine.notes import RESYNCHRONISED as FOUND_AGAIN
+from kwsniff.engine.records import begin_records
 from kwsniff.engine.row_tables import UNKNOWN
-from kwsniff.engine.tables import TLS
 from kwsniff.engine.waiting import find_waiting
 from kwsniff.native.mode import byte, inlined, int16, int32, kernel, uint32, uintp
 from kwsniff.native.octets import same
@@ -295,8 +295,7 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int) -> None:
         and is_tls(data, at, at + left)
         and (k == conn.client or not is_tls_alert(data, at, at + left))
     ):
-        become(t, c, TLS)
-        run.cursor += left
+        begin_records(t, c)
         return
     room_for_notes(t, 1)
     found, sure = find_frame(t, c, k, data, at, at + left, at if run.cursor == 0 else -1)

@@ -45,8 +45,8 @@ from kwsniff.engine.notes import (
     room_for_notes,
 )
 from kwsniff.engine.roles import judge
-from kwsniff.engine.tables import KAFKA, LIMIT_REASON, PIECES, PROBING
-from kwsniff.native.mode import distance, kernel
+from kwsniff.engine.tables import KAFKA, LIMIT_REASON, PIECES, PROBING, TLS
+from kwsniff.native.mode import distance, inlined, kernel
 from kwsniff.native.octets import copy, same
 
 FAR = 1 << 20
@@ -56,6 +56,8 @@ COST = 256
 MAX_WAITING = 8192
 """Pieces that may wait behind holes of one stream."""
 MASK = 0xFFFFFFFF
+SKIPPED = -2
+"""Stands in `run.item` for bytes that nobody captured and no piece lies behind."""
 ACKNOWLEDGED, LONG, MUCH, END = range(1, 5)
 """Why a hole is given up: its bytes arrived, nobody is there to acknowledge them, too much waits behind it,
 or no more comes."""
@@ -88,7 +90,10 @@ def deliver(t: Any, c: int, k: int, data: Any) -> None:
             frames.feed(t, c, k, data, item.size)
         if run.cursor < item.length and conn.state == KAFKA:
             frames.gap(t, c, k)
-        frames.feed(t, c, k, data, 0)
+        if conn.state == KAFKA:
+            frames.feed(t, c, k, data, 0)
+    if conn.state == TLS:
+        records.feed(t, c, k, data)
     run.cursor = item.length
 
 
@@ -147,51 +152,138 @@ def never_arrived(t: Any, c: int, k: int) -> bool:
 def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> None:
     """Deliver what waits: what follows what was delivered, and what lies behind holes that will not be filled
     any more; or `all_of_it`."""
+    if t.run[0].item < 0:
+        replay(t, c)
+    if keeps_order(t, t.conns[c]):
+        set_both_free(t, c, now, all_of_it)
+        return
+    while t.sides[2 * c + k].wait_first >= 0:
+        if not set_first_free(t, c, k, now, all_of_it):
+            return
+
+
+@inlined
+def keeps_order(t: Any, conn: Any) -> bool:
+    """Whether both directions have to be delivered in the order in which they were captured: only where
+    nothing in them says which response is whose."""
+    return conn.state == TLS and t.limits[0].tls == 0
+
+
+@kernel
+def set_both_free(t: Any, c: int, now: int, all_of_it: bool) -> None:
+    """The same of both directions, in the order in which they were captured. What one lacks, although the
+    other end acknowledged it, comes before that end's answer."""
+    while True:
+        k = first_waiting(t, c)
+        if k < 0:
+            return
+        other = t.sides[2 * c + 1 - k]
+        if other.wait_first >= 0 and t.pieces[other.wait_first].start > other.offset and t.run[0].item < 0:
+            if all_of_it or why_given_up(t, c, 1 - k, now):
+                k = 1 - k
+            elif lacks_acknowledged(t, other):
+                return
+        elif lacks_acknowledged(t, other) and t.run[0].item != t.sides[2 * c + k].wait_first:
+            if not all_of_it and not has_waited(t, c, k, now):
+                return
+            skip_acknowledged(t, c, 1 - k)
+        if not set_first_free(t, c, k, now, all_of_it):
+            return
+
+
+@kernel
+def first_waiting(t: Any, c: int) -> int:
+    """The side of what has waited longest, -1 if nothing waits."""
+    a, b = t.sides[2 * c].wait_first, t.sides[2 * c + 1].wait_first
+    if a < 0 or b < 0:
+        return 0 if a >= 0 else 1 if b >= 0 else -1
+    return 0 if t.pieces[a].order < t.pieces[b].order else 1
+
+
+@kernel
+def lacks_acknowledged(t: Any, s: Any) -> bool:
+    """Whether the other end acknowledged more than was captured without a hole; a byte more may be a FIN."""
+    if s.next_seq < 0 or s.acked <= s.offset + 1:
+        return False
+    end, row = s.offset, s.wait_first
+    while row >= 0 and t.pieces[row].start == end:
+        t.run[0].steps += 1
+        end, row = t.pieces[row].end, t.pieces[row].next
+    return s.acked > end + 1
+
+
+@kernel
+def has_waited(t: Any, c: int, k: int, now: int) -> bool:
+    """Whether the first piece of a side has waited as long as overtaken segments may take."""
+    piece, limits = t.pieces[t.sides[2 * c + k].wait_first], t.limits[0]
+    count = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
+    return count - piece.packets > limits.reorder_packets or now - piece.time > limits.reorder_time
+
+
+@kernel
+def skip_acknowledged(t: Any, c: int, k: int) -> None:
+    """Take what the other end acknowledged for missing."""
+    s, run = t.sides[2 * c + k], t.run[0]
+    hole = s.acked - s.offset
+    if s.wait_first >= 0:
+        hole = t.pieces[s.wait_first].start - s.offset
+    if run.item != SKIPPED:
+        run.item, run.cursor = SKIPPED, 0
+    s.hole_time = t.pieces[t.sides[2 * c + 1 - k].wait_first].time
+    present_hole(t, hole)
+    deliver(t, c, k, t.arena)
+    run.item = -1
+    s.missing += hole
+    advance(s, hole)
+    s.history = 0
+
+
+@kernel
+def set_first_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> bool:
+    """The same of the first piece that waits; whether it did not have to wait on."""
     run = t.run[0]
     conn, s = t.conns[c], t.sides[2 * c + k]
-    if run.item < 0:
-        replay(t, c)
-    while s.wait_first >= 0:
-        piece = t.pieces[s.wait_first]
-        hole = piece.start - s.offset
-        if hole > 0:
-            if all_of_it and run.item != s.wait_first and never_arrived(t, c, k):
-                while s.wait_first >= 0:
-                    drop_first(t, s)
-                return
-            if run.item != s.wait_first:
-                if not all_of_it and not why_given_up(t, c, k, now):
-                    return
-                room_for_notes(t, 2)
-                limits = t.limits[0]
-                if not all_of_it and (s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING):
-                    note_now(t, c, REORDER_LIMIT, 0, 0)
-                if conn.state == KAFKA:
-                    note_now(t, c, GAP, hole, 0 if k == conn.client else 1)
-                decided(t, c, GAP_GIVEN_UP, k, hole, END if all_of_it else why_given_up(t, c, k, now))
-                run.item, run.cursor = s.wait_first, 0
-            present_hole(t, hole)
-            deliver(t, c, k, t.arena)
-            if conn.held_last >= 0:
-                t.pieces[conn.held_last].gap = 1
-            run.item = -1
-            s.missing += hole
-            advance(s, hole)
-            s.history = 0
-        else:
-            if run.item != s.wait_first:
-                run.item, run.cursor = s.wait_first, 0
-            length = piece.end - piece.start
-            room_for_history(t, s, piece.size, length)
-            present_piece(t, piece, length)
-            deliver(t, c, k, t.arena)
-            s.missing += length - piece.size
-            advance(s, length)
-            remember(t, s, t.arena, piece.at, piece.size, length)
-            drop_first(t, s)
-            run.item = -1
-            date_hole(t, s)
-        replay(t, c)
+    piece = t.pieces[s.wait_first]
+    hole = piece.start - s.offset
+    if hole > 0:
+        if all_of_it and run.item != s.wait_first and never_arrived(t, c, k):
+            while s.wait_first >= 0:
+                drop_first(t, s)
+            return True
+        if run.item != s.wait_first:
+            if not all_of_it and not why_given_up(t, c, k, now):
+                return False
+            room_for_notes(t, 2)
+            limits = t.limits[0]
+            if not all_of_it and (s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING):
+                note_now(t, c, REORDER_LIMIT, 0, 0)
+            if conn.state == KAFKA:
+                note_now(t, c, GAP, hole, 0 if k == conn.client else 1)
+            decided(t, c, GAP_GIVEN_UP, k, hole, END if all_of_it else why_given_up(t, c, k, now))
+            run.item, run.cursor = s.wait_first, 0
+        present_hole(t, hole)
+        deliver(t, c, k, t.arena)
+        if conn.held_last >= 0:
+            t.pieces[conn.held_last].gap = 1
+        run.item = -1
+        s.missing += hole
+        advance(s, hole)
+        s.history = 0
+    else:
+        if run.item != s.wait_first:
+            run.item, run.cursor = s.wait_first, 0
+        length = piece.end - piece.start
+        room_for_history(t, s, piece.size, length)
+        present_piece(t, piece, length)
+        deliver(t, c, k, t.arena)
+        s.missing += length - piece.size
+        advance(s, length)
+        remember(t, s, t.arena, piece.at, piece.size, length)
+        drop_first(t, s)
+        run.item = -1
+        date_hole(t, s)
+    replay(t, c)
+    return True
 
 
 @kernel

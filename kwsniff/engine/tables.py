@@ -154,6 +154,7 @@ SPECS: list[Spec] = [
         in_flight="requests in flight when it was sent",
         status="OK_, TRUNCATED or UNDECODED",
         serial="number of its body, -1 if it was not kept", shown="bytes of it that count as waiting",
+        pieces="TLS: records of it so far", head="TLS: plaintext of the first one",
         **REQUEST_FIELDS,
     ),
     Spec(
@@ -234,7 +235,7 @@ leads from one to the next."""
 (CLOSED_REASON, RESET_REASON, CAPTURE_REASON, GAP_REASON, LIMIT_REASON, TIMEOUT_REASON) = range(1, 7)
 """Why a request got no answer: UNANSWERED_REASONS in the order of `kwsniff.rows.events`."""
 
-(OK_, ERROR_, NO_REPLY_, UNANSWERED_, ORPHAN_, UNDECODED_, TRUNCATED_) = range(7)
+(OK_, ERROR_, NO_REPLY_, UNANSWERED_, ORPHAN_, UNDECODED_, TRUNCATED_, ESTIMATED_) = range(8)
 """Statuses of a call, in the order of `kwsniff.rows.events.STATUSES`."""
 
 OWN = 1 << 60
@@ -254,6 +255,9 @@ none at all."""
 the broker said something that needs what came before, or an answer in order."""
 (UNJUDGED, FITS, STATE_DIFFERS, CLIENT_DIFFERS, ANSWERED_LATE, OLD_SYN) = range(6)
 """VERDICTS on a connection as a part took it."""
+
+EXCHANGE, FETCH_EXCHANGE = -2, -3
+"""Stand for the API where TLS hides the call, and for Fetch (`kwsniff.engine.exchanges`)."""
 
 POOLS = ("conns", "pieces", "requests", "early")
 """Tables whose rows are taken and given back, see `kwsniff.engine.arena`."""

@@ -19,8 +19,8 @@ from kwsniff.engine.tables import WANTS
 from kwsniff.native.mode import inlined, int64, kernel, uintp
 from kwsniff.native.octets import copy, hashed, mixed, same
 
-TEXT, UUID = 0, 1
-"""Kinds."""
+TEXT, UUID, OCTETS = 0, 1, 2
+"""Kinds. Octets are no text: they are not shown."""
 _TEXTS, _BYTES, _SLOTS = WANTS.index("texts"), WANTS.index("text_bytes"), WANTS.index("text_slots")
 _PLACES, _NAMES = WANTS.index("places"), WANTS.index("names")
 _WORD = 0xFFFFFFFF

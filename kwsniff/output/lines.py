@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kwsniff.output.text import iso_times, printable
 from kwsniff.output.units import binary_size, endpoint, plain_duration
+from kwsniff.rows.events import EXCHANGE
 
 RED, GREEN, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 STATUS_COLOURS = {
@@ -127,6 +128,7 @@ SHOWN = (
     ),
     *("client_bytes", "broker_bytes", "client_missing_bytes", "broker_missing_bytes", "syn", "fin", "rst"),
     *("handshake_us", "security", "sasl_mechanism", "user", "frames", "request", "response"),
+    *("request_bytes", "response_bytes", "tls_version", "tls_sni", "tls_failed", "tls_software"),
 )
 TIMES = ("time", "request_time", "request_end_time", "response_time", "first_time", "last_time")
 
@@ -149,7 +151,8 @@ def _time(row: Row) -> str:
 
 def _call(row: Row) -> Described:
     version = "" if row["api_version"] is None else f" v{row['api_version']}"
-    name = f"{_api(row)}{version} #{row['correlation_id']}"
+    number = "" if row["correlation_id"] is None else f" #{row['correlation_id']}"
+    name = f"{_api(row)}{version}{number}"
     client = printable(row["client_id"]) if row["client_id"] is not None else "-"
     what = [f"{name:<22}", f"{client:<12}", f"{plain_duration(row['latency_us']):>8}"]
     status = str(row["status"] or "")
@@ -176,6 +179,10 @@ def _api(row: Row) -> str:
 
 
 def _about(row: Row) -> Iterator[str]:
+    if row["event"] == EXCHANGE:
+        yield f"{binary_size(row['request_bytes'])} there"
+        if row["response_bytes"] is not None:
+            yield f"{binary_size(row['response_bytes'])} back"
     topics = _topics(row)
     if topics:
         yield topics
@@ -248,6 +255,9 @@ def _connection_facts(row: Row) -> Iterator[str]:
     flags = [flag.upper() for flag in ("syn", "fin", "rst") if row[flag]]
     if flags:
         yield " ".join(flags)
+    for name in ("tls_version", "tls_sni", "tls_software", "tls_failed"):
+        if row[name] is not None:
+            yield f"{name[4:]}={printable(row[name])}"
     if row["sasl_mechanism"] is not None:
         yield f"SASL {printable(row['sasl_mechanism'])}"
     if row["user"] is not None:

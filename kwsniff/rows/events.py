@@ -5,7 +5,9 @@ The columns that carry them are declared in `kwsniff.rows.schema`.
 
 from __future__ import annotations
 
-CALL, ANOMALY, CONNECTION = "call", "anomaly", "connection"
+CALL, ANOMALY, CONNECTION, EXCHANGE = "call", "anomaly", "connection", "exchange"
+TLS_APIS = (("TLS exchange", -1), ("TLS fetch", -2))
+"""What exchanges have for the name and the number of their API: any, and those that look like Fetches."""
 
 STATUSES = {
     "ok": "answered, and no error code in the response",
@@ -16,6 +18,7 @@ STATUSES = {
     "undecoded": "request and response were paired, but a body could not be decoded",
     "truncated": "bytes of the request or response are missing: the capture lacks them or, where "
     "`closed_by` says who ended the connection, they were never sent",
+    "estimated": "an exchange of a TLS connection without keys: what is taken for a request and its response",
 }
 
 UNANSWERED_REASONS = {

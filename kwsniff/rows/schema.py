@@ -15,14 +15,20 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
+from kwsniff.rows.events import ANOMALY, CALL, CONNECTION, EXCHANGE
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TEXT, FLAG = pa.string(), pa.bool_()
 INT, LONG, DURATION = pa.int32(), pa.int64(), pa.float64()
 TEXTS = pa.list_(TEXT)
 
-ALL, CALL_AND_END = (CALL, ANOMALY, CONNECTION), (CALL, CONNECTION)
+ALL, CALL_AND_END = (CALL, EXCHANGE, ANOMALY, CONNECTION), (CALL, CONNECTION)
+OF_EXCHANGES = frozenset(
+    ("api_key", "api", "request_time", "request_end_time", "response_time", "response_end_time", "latency_us",
+     "duration_us", "waited_us", "request_bytes", "response_bytes", "request_packet", "response_packet",
+     "status", "in_flight", "rtt_us", "security")
+)  # fmt: skip
+"""Columns of calls that exchanges have as well."""
 
 HEADER, PACKETS, TCP, FILE = "request header", "packet times", "TCP headers", "capture file"
 TLS = "TLS handshake"
@@ -44,7 +50,7 @@ class Column(NamedTuple):
     unit: str
     """See the module's text; empty where there is none."""
     kinds: tuple[str, ...]
-    """Kinds of rows that have it: `call`, `anomaly`, `connection`. In the others it is null."""
+    """Kinds of rows that have it: `call`, `exchange`, `anomaly`, `connection`. In the others it is null."""
     meaning: str
     source: str
     """What in the packets it is taken from."""
@@ -64,7 +70,8 @@ def _call(
     role: str = "",
     whose: str = "",
 ) -> Column:
-    return Column(name, kind, unit, (CALL,), meaning, source, role, whose)
+    kinds = (CALL, EXCHANGE) if name in OF_EXCHANGES else (CALL,)
+    return Column(name, kind, unit, kinds, meaning, source, role, whose)
 
 
 def _anomaly(name: str, kind: pa.DataType, unit: str, meaning: str, source: str) -> Column:
@@ -160,7 +167,10 @@ ITEMS = {
 """The fields of what list columns hold."""
 
 _ANY = (
-    Column("event", TEXT, "", ALL, "call, anomaly or connection", DERIVED),
+    Column(
+        "event", TEXT, "", ALL,
+        "call, anomaly, connection or, of TLS without keys, exchange: an estimate of a call", DERIVED,
+    ),
     Column(
         "time", TIMESTAMP, "time", ALL, "when a call's first byte, or what an anomaly is about, was seen",
         PACKETS,
@@ -230,7 +240,7 @@ _CALL_TIMES = (
         "part of duration_us: from the first to the last byte of the response", PACKETS,
     ),
     Column(
-        "rtt_us", DURATION, "µs", CALL_AND_END,
+        "rtt_us", DURATION, "µs", (*CALL_AND_END, EXCHANGE),
         "round trip between the capture point and the far end of the connection", "TCP handshake and ACKs",
     ),
     _call(
@@ -347,20 +357,40 @@ _CONNECTION = (
     _end("rst", FLAG, "", "an RST was seen", TCP),
     _end("handshake_us", DURATION, "µs", "from SYN to the ACK that ends the handshake", TCP),
     Column(
-        "security", TEXT, "", CALL_AND_END,
+        "security", TEXT, "", (*CALL_AND_END, EXCHANGE),
         "plaintext, tls, unknown or, if it was decrypted, the version of TLS", DERIVED,
     ),
     _end("decrypted", FLAG, "", "TLS records of it were opened with keys", "TLS records"),
-    _end("tls_version", TEXT, "", "version that was agreed on, where keys are looked for", TLS),
-    _end("tls_cipher", TEXT, "", "cipher suite by its IANA name, likewise as all that follow", TLS),
+    _end("tls_version", TEXT, "", "version that was agreed on", TLS),
+    _end("tls_cipher", TEXT, "", "cipher suite by its IANA name", TLS),
     _end("tls_group", TEXT, "", "group of the key exchange", TLS),
     _end("tls_sni", TEXT, "", "server name that the client asked for", TLS),
+    _end(
+        "tls_sni_matches", FLAG, "", "the broker's certificate is for that name; up to TLS 1.2, or decrypted",
+        TLS,
+    ),
     _end("tls_alpn", TEXT, "", "application protocol that the broker chose", TLS),
     _end("tls_resumed", FLAG, "", "an earlier session was gone on with, by its id, a ticket or a PSK", TLS),
-    _end("tls_subject", TEXT, "", "subject of the broker's certificate (RFC 4514)", TLS),
+    _end(
+        "tls_subject", TEXT, "",
+        "subject of the broker's certificate (RFC 4514); certificates are seen up to TLS 1.2, or decrypted",
+        TLS,
+    ),
     _end("tls_expires", TIMESTAMP, "time", "until when that certificate is valid", TLS),
     _end("tls_client_certificate", FLAG, "", "the client sent a certificate", TLS),
     _end("tls_client_subject", TEXT, "", "subject of that", TLS),
+    _end(
+        "tls_history", TEXT, "",
+        "messages of the handshake, a letter each as in Zeek's ssl.log, those of the client as capitals", TLS,
+    ),
+    _end("tls_failed", TEXT, "", "how the handshake failed, in TLS 1.3 a guess: see docs/tls.md", TLS),
+    _end("tls_ja4", TEXT, "", "JA4 fingerprint of the client's hello", TLS),
+    _end("tls_software", TEXT, "", "client libraries that say hello like that, a guess", TLS),
+    _end("tls_client_hello_us", DURATION, "µs", "from the SYN to the client's hello", TLS),
+    _end("tls_server_hello_us", DURATION, "µs", "from there to the broker's hello", TLS),
+    _end("tls_first_request_us", DURATION, "µs", "from there to the first request", TLS),
+    _end("tls_exchanges", LONG, "number", "its exchanges, of TLS without keys: an estimate", "TLS records"),
+    _end("tls_doubtful", LONG, "number", "those that may be paired wrongly", "TLS records"),
     _end("tls_alert", TEXT, "", "first TLS alert in the clear: level, name and number", "TLS records"),
     _end("tls_alert_by", TEXT, "", "who sent it: client or broker", "TLS records"),
     _end("sasl_mechanism", TEXT, "", "as asked for in SaslHandshake", REQUEST),

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from kwsniff.rows.arrays import filled_columns, record_batch
 from kwsniff.rows.arrays import in_order as columns_in_order
-from kwsniff.rows.events import CALL
+from kwsniff.rows.events import CALL, EXCHANGE
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.part import Emitted
 
 Ints = NDArray[np.int64]
+
+OF_CALLS = pa.array([CALL, EXCHANGE], pa.string())
+"""Kinds of rows that say what calls do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def _named(batch: pa.RecordBatch, known: list[Identity | None], index: Ints) -> 
             own = batch[name], values
             # A part may have seen a handshake again, or less of what the client said of itself.
             first, second = own[::-1] if name in ("user", "rtt_us") else own
-            column = pc.if_else(pc.equal(batch["event"], CALL), pc.coalesce(first, second), batch[name])
+            column = pc.if_else(pc.is_in(batch["event"], OF_CALLS), pc.coalesce(first, second), batch[name])
         batch = batch.set_column(at, kind, column)
     return batch
 

@@ -29,6 +29,17 @@ from kwsniff.tls.suites import (
 )
 
 CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE_RECORD = 20, 21, 22
+LETTERS = {
+    hellos.HELLO_REQUEST: "h", hellos.CLIENT_HELLO: "c", hellos.SERVER_HELLO: "s",
+    hellos.NEW_SESSION_TICKET: "t", hellos.END_OF_EARLY_DATA: "e", hellos.ENCRYPTED_EXTENSIONS: "o",
+    hellos.CERTIFICATE: "x",
+    hellos.SERVER_KEY_EXCHANGE: "k", hellos.CERTIFICATE_REQUEST: "r", hellos.SERVER_HELLO_DONE: "n",
+    hellos.CERTIFICATE_VERIFY: "y", hellos.CLIENT_KEY_EXCHANGE: "g", hellos.FINISHED: "f",
+    hellos.CERTIFICATE_STATUS: "u", hellos.KEY_UPDATE: "p",
+}  # fmt: skip
+RETRY_LETTER, CHANGE_LETTER, ALERT_LETTER, OTHER_LETTER = "jilq"
+MAX_HISTORY = 64
+"""Letters of it, so many at the most."""
 SAMPLED = 63
 """One record in so many and one is looked at for the mean size."""
 MAX_HANDSHAKE = 128 * 1024
@@ -59,6 +70,14 @@ class Facts:
     client_certificate: bool | None = None
     """Whether the client showed one; None also for a resumed session, which may go on with an earlier one."""
     client_subject: str = ""
+    sni_matches: bool | None = None
+    """Whether the server's certificate is for the name that the client asked for (RFC 6125); None if not both
+    are known."""
+    ja4: str = ""
+    """Of the first ClientHello, see `kwsniff.tls.hellos.ja4`."""
+    history: str = ""
+    """Messages in the order of their capture, a letter each as in the ssl.log of Zeek (LETTERS), those of the
+    client as capitals."""
     decrypted: bool = False
     """At least one record of application data was decrypted."""
     alert: tuple[str, str, int] | None = None
@@ -174,6 +193,7 @@ class Session:
         direction, kind, content = self._directions[side], record[0], bytes(record[HEADER_BYTES:])
         if kind == CHANGE_CIPHER_SPEC:
             self._change(side)
+            self._note(side, CHANGE_LETTER)
         elif kind == ALERT:
             self._alert(side, content)
         elif direction.stage <= HANDSHAKE:
@@ -260,7 +280,13 @@ class Session:
         if side != self.client and self.facts.resumed is None:
             self.facts.resumed = not self._handshake.full
 
+    def _note(self, side: int, letter: str) -> None:
+        """Add a message to the history."""
+        if len(self.facts.history) < MAX_HISTORY:
+            self.facts.history += letter if side != self.client else letter.upper()
+
     def _alert(self, side: int, content: bytes) -> None:
+        self._note(side, ALERT_LETTER)
         if len(content) == 2 and self.facts.alert is None:
             level, description = content
             self.facts.alert = (
@@ -300,11 +326,14 @@ class Session:
         elif kind != hellos.HELLO_REQUEST:
             self._keep(2 if side == self.client else 1, message)
         read = self._READERS.get(kind)
-        if read is not None:
-            try:
+        try:
+            if read is not None:
                 read(self, side, body)
-            except hellos.MalformedError:
-                return
+        except hellos.MalformedError:
+            return
+        finally:
+            is_retry = kind == hellos.SERVER_HELLO and body[2:34] == hellos.RETRY_RANDOM
+            self._note(side, RETRY_LETTER if is_retry else LETTERS.get(kind, OTHER_LETTER))
 
     def _keep(self, part: int, message: bytes, anew: bool = False) -> None:
         """Add a message to the transcript, as long as there is one."""
@@ -322,6 +351,7 @@ class Session:
         hello = hellos.read_client_hello(body)
         self.client, self.hello = side, hello
         self.facts.sni = hello.sni or self.facts.sni
+        self.facts.ja4 = self.facts.ja4 or hellos.ja4(hello)
         self._handshake.full = False
         negotiation = self._negotiation
         if negotiation and not negotiation.client_random:  # the server's hello was captured before
@@ -384,11 +414,14 @@ class Session:
         der = hellos.read_certificate(body, version)
         if side == self.client:
             facts.client_certificate = der is not None
-            facts.client_subject = hellos.owner(der)[0] if der else ""
+            facts.client_subject = hellos.owner(der).subject if der else ""
             return
         self._full()
         if der:
-            facts.subject, facts.not_after = hellos.owner(der)
+            owner = hellos.owner(der)
+            facts.subject, facts.not_after = owner.subject, owner.not_after
+            if facts.sni and owner.names:
+                facts.sni_matches = any(hellos.is_for(name, facts.sni) for name in owner.names)
 
     def _version(self) -> int:
         negotiation = self._negotiation or self._assumed

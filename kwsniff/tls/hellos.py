@@ -10,6 +10,8 @@ import hashlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from kwsniff.tls.suites import TLS_1_3
 
@@ -209,15 +211,24 @@ def clean(text: str) -> str:
     return "".join(each if each.isprintable() else "\ufffd" for each in text[:MAX_TEXT])
 
 
-def owner(der: bytes) -> tuple[str, int | None]:
-    """Who owns a certificate in DER (X.509, RFC 5280): its subject (RFC 4514), and the end of its validity in
-    seconds since 1970, UTC.
+class Owner(NamedTuple):
+    """Whom a certificate is for."""
 
-    A certificate that cannot be read has neither; its subject or its time alone may be missing, too.
-    """
+    subject: str = ""
+    """RFC 4514."""
+    not_after: int | None = None
+    """End of its validity, seconds since 1970, UTC."""
+    names: tuple[str, ...] = ()
+    """DNS names (RFC 6125), with wildcards."""
+
+
+@lru_cache(maxsize=256)
+def owner(der: bytes) -> Owner:
+    """Who owns a certificate in DER (X.509, RFC 5280), as far as it can be read."""
     from cryptography import x509
 
     subject, not_after = "", None
+    names: tuple[str, ...] = ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of oddities, which are not ours to judge
         # The parser reads parts only when they are asked for, and raises what its parts raise.
@@ -225,9 +236,17 @@ def owner(der: bytes) -> tuple[str, int | None]:
             certificate = x509.load_der_x509_certificate(der)
             not_after = int(certificate.not_valid_after_utc.timestamp())
             subject = clean(certificate.subject.rfc4514_string())
+            alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            names = tuple(alternative.value.get_values_for_type(x509.DNSName))
         except Exception:
-            return subject, not_after
-    return subject, not_after
+            return Owner(subject, not_after)
+    return Owner(subject, not_after, names)
+
+
+def is_for(name: str, host: str) -> bool:
+    """Whether a name of a certificate, which may begin with `*`, is that of a host (RFC 6125, 6.4)."""
+    name, host = name.lower().rstrip("."), host.lower().rstrip(".")
+    return host.partition(".")[2] == name[2:] if name.startswith("*.") else name == host
 
 
 _JA4_VERSIONS = {0x0304: "13", 0x0303: "12", 0x0302: "11", 0x0301: "10", 0x0300: "s3", 0x0002: "s2"}

@@ -209,6 +209,7 @@ def test_texts_that_connections_and_requests_have_outlive_a_collection_and_other
         "software",
         "software_version",
         "client_id",
+        "hello",
     )
     for field in fields:
         setattr(conn, field, -1)
@@ -227,7 +228,7 @@ def test_texts_that_connections_and_requests_have_outlive_a_collection_and_other
     waiting.software = waiting.software_version = -1
     compact_texts(machine.t)
     assert [machine.text(getattr(conn, field)) for field in fields] == [
-        None, "alice", "librdkafka", "2.3", "client"
+        None, "alice", "librdkafka", "2.3", "client", None
     ]  # fmt: skip
     assert machine.text(waiting.client_id) == "asker"
     assert (machine.text(waiting.group), machine.text(waiting.member)) == ("billing", "m-1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.engine import closing, connections, roles, search
+from kwsniff.engine import closing, connections, records, roles
 from kwsniff.engine.tables import KAFKA, OTHER, PROBING, TLS
 from kwsniff.run.offline import events
 from tests.samples import CAPTURES, sample
@@ -29,7 +29,7 @@ def test_nothing_else_is_ever_tried(name: str, monkeypatch: pytest.MonkeyPatch) 
         steps.add((t.conns[c].step, step))
         connections.advance_to(t, c, step)
 
-    for module in (closing, search, roles):
+    for module in (closing, records, roles):
         monkeypatch.setattr(module, "become", become)
     monkeypatch.setattr(closing, "advance_to", advance_to)
     for _ in events(sample(name).paths, Config(kernels="never")):
