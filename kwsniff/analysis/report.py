@@ -131,7 +131,16 @@ class Report:
 
     def total(self, name: str) -> int:
         """The sum of a column over all APIs: `calls`, `errors`."""
-        return sum(self.arrow["api"][name].to_pylist())
+        return sum(value for key, value in self._by_api(name) if key is None or key >= 0)
+
+    @property
+    def exchanges(self) -> int:
+        """What is estimated to be calls of TLS connections without keys, which the tables count, too."""
+        return sum(value for key, value in self._by_api("calls") if key is not None and key < 0)
+
+    def _by_api(self, name: str) -> Iterable[tuple[int | None, int]]:
+        table = self.arrow["api"]
+        return zip(table["api_key"].to_pylist(), table[name].to_pylist(), strict=True)
 
     def write_csv(self, directory: str | Path) -> list[Path]:
         """Write `<table>.csv` for every table, and calls.csv if the calls were kept, into `directory`, which
@@ -159,6 +168,7 @@ class Report:
             "last_time": self.last_time,
             "covered_s": self.covered_s,
             "calls": self.total("calls"),
+            "exchanges": self.exchanges,
             "errors": self.total("errors"),
             "unanswered": self.total("unanswered"),
             **{f"latency_{name}_us": value for name, value in self.latency_us.items()},

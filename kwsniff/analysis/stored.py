@@ -20,7 +20,7 @@ from kwsniff.count import sessions
 from kwsniff.count.topics import elements, fill
 from kwsniff.output.writers import Sink, shown, shown_schema, write_batches
 from kwsniff.rows import lists
-from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
+from kwsniff.rows.events import ANOMALY, CALL, CONNECTION, EXCHANGE
 from kwsniff.rows.schema import COLUMNS, EVENTS
 
 ENDINGS = (".parquet", ".pq")
@@ -28,7 +28,7 @@ MAGIC = b"PAR1"
 BATCH_ROWS = 32_768
 MANIFEST = "manifest.json"
 """Of what the pipeline writes: names the files of its tables."""
-KINDS = {"calls": CALL, "anomalies": ANOMALY, "connections": CONNECTION}
+KINDS = {"calls": CALL, "exchanges": EXCHANGE, "anomalies": ANOMALY, "connections": CONNECTION}
 """Its tables, and the kind of their rows."""
 
 

@@ -31,10 +31,11 @@ LOST = ("gap_in_responses", "limit")
 NEVER = 2.0
 
 _ZERO, _TLS = pa.scalar(0, pa.int64()), pa.scalar("tls", pa.string())
+_ESTIMATED = pa.scalar("estimated", pa.string())
 _SUMMED = (
     *("client_packets", "broker_packets", "client_bytes", "broker_bytes"),
     *("client_missing_bytes", "broker_missing_bytes"),
-    *("resynchronisations", "skipped_bytes", "frames", "undecoded_frames"),
+    *("resynchronisations", "skipped_bytes", "frames", "undecoded_frames", "tls_exchanges", "tls_doubtful"),
 )
 
 _LOOKED_AT = ("syn", "fin", "rst", "security", *_SUMMED)
@@ -86,7 +87,12 @@ class TrustTotals:
 
     @property
     def calls(self) -> int:
-        return sum(self.statuses.values())
+        return sum(self.statuses.values()) - self.exchanges
+
+    @property
+    def exchanges(self) -> int:
+        """What is estimated to be calls of TLS connections."""
+        return self.statuses.get("estimated", 0)
 
     @property
     def damaged(self) -> bool:
@@ -96,7 +102,7 @@ class TrustTotals:
     def _add_calls(self, calls: pa.RecordBatch) -> None:
         _count(self.statuses, calls["status"].drop_null())
         both = pc.and_(calls["request_time"].is_valid(), calls["response_time"].is_valid())
-        self.paired += both.true_count
+        self.paired += pc.and_(both, pc.not_equal(calls["status"], _ESTIMATED)).true_count
         if "unanswered_because" in calls.schema.names:
             because = pc.is_in(calls["unanswered_because"], pa.array(LOST, pa.string()))
             self.lost += because.true_count
@@ -230,7 +236,7 @@ def _connections(events: TrustTotals) -> str:
         (events.mid_stream, ", {:,} joined mid-stream"),
         (events.connections - events.complete - events.mid_stream, ", {:,} whose end was not seen"),
         (events.half_seen, "; {:,} with bytes in one direction only"),
-        (events.tls, "; {:,} skipped because of TLS"),
+        (events.tls, "; {:,} encrypted with TLS"),
         (events.anomalies.get("not_kafka"), "; {:,} judged not to be Kafka (decode --trace ID says why)"),
     ):
         text += what.format(count) if count else ""
@@ -271,6 +277,10 @@ def _frames(events: TrustTotals) -> str:
 
 def _calls(events: TrustTotals) -> str:
     text = f"{many(events.calls, 'call')}: {events.paired:,} paired"
+    if events.exchanges:
+        doubtful = events.sums["tls_doubtful"] / max(events.sums["tls_exchanges"], 1)
+        doubt = f", {digits(100 * doubtful)} % of them doubtful" if doubtful else ""
+        text = f"{many(events.exchanges, 'exchange')} of TLS connections, which are estimates{doubt}. {text}"
     for status in ("no_reply_expected", "unanswered", "orphan", "truncated"):
         if events.statuses.get(status):
             text += f", {events.statuses[status]:,} {status.replace('_', ' ')}"

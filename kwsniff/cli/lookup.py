@@ -85,6 +85,7 @@ EXAMPLES = (
 FORMATS = ("text", "csv", "json", "markdown")
 KINDS = {
     "call": "Calls: a request with its response",
+    "exchange": "Exchanges: of TLS without keys, what is taken for a request and its response",
     "anomaly": "Anomalies: something is not as it should be",
     "connection": "Connections: one row when a connection ends, or the capture does",
 }

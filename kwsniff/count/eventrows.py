@@ -22,7 +22,7 @@ from kwsniff.rows import lists
 from kwsniff.rows.arrays import NONE
 from kwsniff.rows.arrays import places as places_of
 from kwsniff.rows.columns import Floats, Ints, Mask, integers, reals, valid
-from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
+from kwsniff.rows.events import ANOMALY, CALL, CONNECTION, EXCHANGE
 
 T = TypeVar("T")
 
@@ -313,8 +313,10 @@ def named_or(names: Coded, others: Coded) -> Coded:
 class EventBatch:
     """One EVENTS batch."""
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
+    def __init__(self, batch: pa.RecordBatch, *, estimates: bool = False) -> None:
+        """With `estimates` the exchanges of TLS connections are among the calls."""
         self.rows = batch
+        self._estimates = estimates
         self._made: dict[str, Any] = {}
 
     @classmethod
@@ -331,7 +333,18 @@ class EventBatch:
 
     @cached_property
     def calls(self) -> EventRows:
-        return self._of(CALL)
+        if not self._estimates:
+            return self._of(CALL)
+        return self._rows(self._kinds.equals(CALL) | self._kinds.equals(EXCHANGE))
+
+    @property  # not kept: a batch that refers to itself would live on
+    def counted(self) -> EventBatch:
+        """As those see it who count: with the exchanges of TLS connections among the calls."""
+        return EventBatch(self.rows, estimates=True) if EXCHANGE in self._kinds.values else self
+
+    @cached_property
+    def exchanges(self) -> EventRows:
+        return self._of(EXCHANGE)
 
     @cached_property
     def anomalies(self) -> EventRows:
@@ -367,8 +380,10 @@ class EventBatch:
         return Topics.of(self.calls)
 
     def _of(self, kind: str) -> EventRows:
-        mine = self._kinds.equals(kind)
-        return EventRows(self.rows, None if mine.all() else mine)
+        return self._rows(self._kinds.equals(kind))
+
+    def _rows(self, which: Mask) -> EventRows:
+        return EventRows(self.rows, None if which.all() else which)
 
     @cached_property
     def _kinds(self) -> Coded:

@@ -176,7 +176,7 @@ class CallStore:
 
     def add(self, batch: pa.RecordBatch | EventBatch) -> None:
         """Take one EVENTS batch."""
-        seen = EventBatch.of(batch)
+        seen = EventBatch.of(batch).counted
         calls = seen.calls
         if self._covers:
             self.coverage.take(seen)

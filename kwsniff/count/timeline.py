@@ -82,7 +82,7 @@ class Timeline:
 
     def take(self, batch: pa.RecordBatch | EventBatch) -> None:
         """Take the calls of an EVENTS batch."""
-        calls = EventBatch.of(batch).calls
+        calls = EventBatch.of(batch).counted.calls
         times = calls.ints("time", -1)
         known = times >= 0
         if not known.any():

@@ -239,7 +239,7 @@ class MetricsTally:
         """Count a batch of EVENTS; of its columns, NEEDED are looked at."""
         for row in events["code"].drop_null().value_counts().to_pylist():
             self.anomalies[row["values"]] += row["counts"]
-        seen = EventBatch(events)
+        seen = EventBatch(events).counted
         if not len(seen.calls):
             return
         on_purpose = waited(seen.calls)

@@ -145,7 +145,7 @@ class Gathered:
         """Calls that waited on purpose, which are not among the slowest."""
 
     def take(self, batch: pa.RecordBatch | EventBatch) -> None:
-        batch = EventBatch.of(batch)
+        batch = EventBatch.of(batch).counted
         calls = batch.calls
         if not len(calls):
             return

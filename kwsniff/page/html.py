@@ -116,7 +116,7 @@ class Page:
         trust += anomalies if self.anomalies else ""
         parts.insert(0, Part("trust", "How far to trust it", again or self._command("report"), trust))
         data["tables"]["anomalies"] = blocks.table(blocks.anomaly_table(self.anomalies))
-        head = markup.head(named([printable(path) for path in self.paths]), heading, parts, self._facts(api))
+        head = markup.head(named([printable(path) for path in self.paths]), heading, parts, self._facts())
         foot = (
             "<footer>Made by kwsniff. Times are UTC. Charts: Apache ECharts 6, Apache License 2.0.</footer>"
         )
@@ -212,9 +212,7 @@ class Page:
             })  # fmt: skip
         return opened
 
-    def _facts(self, api: AnswerTable) -> dict[str, str]:
-        calls = sum(row["calls"] for row in api.rows)
-        errors = sum(row["errors"] for row in api.rows)
+    def _facts(self) -> dict[str, str]:
         clients = len(self.report.arrow["client"])
         found = sum(each.severity in (CRITICAL, WARNING) for each in facts(self.findings))
         latency = {
@@ -223,7 +221,9 @@ class Page:
             if value is not None
         }
         return {
-            "calls": f"{calls:,}", "calls with errors": f"{errors:,}",
+            "calls": f"{self.report.total('calls'):,}",
+            **({"TLS exchanges (estimated)": f"{self.report.exchanges:,}"} if self.report.exchanges else {}),
+            "calls with errors": f"{self.report.total('errors'):,}",
             "unanswered": f"{self.report.total('unanswered'):,}", **latency, "clients": f"{clients:,}",
             "anomalies": f"{sum(self.anomalies.values()):,}", "findings to look into": f"{found:,}",
         }  # fmt: skip

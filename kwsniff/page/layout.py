@@ -176,6 +176,8 @@ def title(paths: Sequence[str], report: Report, zone: tzinfo = UTC) -> str:
         text += f", {first:%Y-%m-%d %H:%M:%S} to {last:{day}%H:%M:%S %Z}"
         text += f" ({duration(report.covered_s)})"
     parts = [many(report.total("calls"), "call"), many(report.total("errors"), "error")]
+    if report.exchanges:
+        parts.insert(1, f"{many(report.exchanges, 'exchange')} of TLS (estimated)")
     parts.append(f"{report.total('unanswered'):,} unanswered")
     figures = [(name, value) for name, value in report.latency_us.items() if value is not None]
     latency = ", ".join(f"{name} {duration(value / 1e6)}" for name, value in figures)

@@ -102,7 +102,10 @@ def manifest(
     anomalies = sum(trust.anomalies.values())
     return Manifest(
         __version__, "", config, runs, [], tables=tables, capture=capture,
-        events={"call": trust.calls, "anomaly": anomalies, "connection": trust.connections},
+        events={
+            "call": trust.calls, "exchange": trust.exchanges, "anomaly": anomalies,
+            "connection": trust.connections,
+        },
         trust=paragraph(trust, CaptureTotals(**capture)),  # type: ignore[arg-type]
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from kwsniff.analysis.lag import LAG
 from kwsniff.analysis.rule import FINDINGS
 from kwsniff.count.percentiles import QUANTILES
 from kwsniff.rows.arrays import Ints
-from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
+from kwsniff.rows.events import ANOMALY, CALL, CONNECTION, EXCHANGE
 from kwsniff.rows.schema import COLUMNS, EVENTS, TIMESTAMP, Column, arrow_field
 
 POSITION = pa.field(
@@ -76,6 +76,10 @@ CALLS = LakeTable(
     "calls", CALL, "requests with their responses", _columns(CALL),
     ("connection", "correlation_id", "time", "request_packet", "response_packet"),
 )  # fmt: skip
+EXCHANGES = LakeTable(
+    "exchanges", EXCHANGE, "what is estimated to be calls of TLS connections", _columns(EXCHANGE),
+    ("connection", "time", "request_packet"),
+)  # fmt: skip
 ANOMALIES = LakeTable(
     "anomalies", ANOMALY, "what is not as it should be", _columns(ANOMALY),
     ("capture", "connection", "packet", "time", "code", "detail"),
@@ -122,7 +126,7 @@ WINDOWS = LakeTable(
     ),
     ("window_start", "api"), "window_start",
 )  # fmt: skip
-OF_EVENTS = (CALLS, ANOMALIES, CONNECTIONS)
+OF_EVENTS = (CALLS, EXCHANGES, ANOMALIES, CONNECTIONS)
 TABLES = {table.name: table for table in (*OF_EVENTS, FOUND, BEHIND, WINDOWS)}
 
 

@@ -62,7 +62,7 @@ def test_everything_that_shakes_trust_is_named() -> None:
         "Trust: low (40 % of the packets were dropped; 37 % of the bytes are missing). "
         "9 packets, 900 bytes, from 2 files (1 not IP, 2 not TCP). "
         "4 connections: 1 complete, 2 joined mid-stream, 1 whose end was not seen; 1 with bytes in one "
-        "direction only; 1 skipped because of TLS. "
+        "direction only; 1 encrypted with TLS. "
         "2 gaps, 2.5 kB missing, 1 resynchronisation, 30 bytes skipped. "
         "28 frames decoded, 2 not. "
         "4 calls: 1 paired, 1 no reply expected, 1 unanswered, 1 orphan. "

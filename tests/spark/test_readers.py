@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOURS = 10
-TABLES = {"calls": "call", "anomalies": "anomaly", "connections": "connection"}
+TABLES = {"calls": "call", "exchanges": "exchange", "anomalies": "anomaly", "connections": "connection"}
 
 
 @pytest.fixture

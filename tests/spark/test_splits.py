@@ -216,10 +216,12 @@ def test_statistics_of_very_many_calls_are_condensed(
 
 
 def test_what_is_not_known_of_a_connection_is_decoded_again(spark: SparkSession, tmp_path: Path) -> None:
-    (path,) = sample("tls").paths
-    run = SplitRun(spark, cut_at([path], [0.3, 0.6]), SMALL, Place.of(tmp_path / "staging"), 0)
+    link, everything = packets(sample("rebalance-leave").paths[0])
+    lost = MUTATIONS["1 % of packets dropped"](everything, random.Random(1))
+    path = str(write(tmp_path / "lost.pcap", link, lost))
+    run = SplitRun(spark, cut_at([path], [0.2, 0.4, 0.6, 0.8]), SMALL, Place.of(tmp_path / "staging"), 0)
     assert run.decode()
-    assert finished(spark, run, tmp_path / "done") == one_process([path]).rows
+    assert finished(spark, run, tmp_path / "done") == with_names([path], SMALL)
     assert run.account.again
 
 

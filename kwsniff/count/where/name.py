@@ -31,6 +31,7 @@ from kwsniff.rows.events import (
     CALL,
     CLOSED_BY,
     CONNECTION,
+    EXCHANGE,
     SECURITY,
     STATUSES,
     UNANSWERED_REASONS,
@@ -169,7 +170,7 @@ _COLUMNS = {column.name: column for column in COLUMNS}
 _PARTS = {name: {field.name: field for field in fields} for name, fields in ITEMS.items()}
 
 CLOSED_SETS: dict[str, Callable[[], list[str]]] = {
-    "event": lambda: [CALL, ANOMALY, CONNECTION],
+    "event": lambda: [CALL, EXCHANGE, ANOMALY, CONNECTION],
     "status": lambda: list(STATUSES),
     "unanswered_because": lambda: list(UNANSWERED_REASONS),
     "security": lambda: list(SECURITY),

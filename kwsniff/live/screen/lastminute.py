@@ -242,7 +242,7 @@ class ScreenStatistics:
         for whole in self._waiting.taken():
             for first in range(0, whole.num_rows, PENDING_ROWS):
                 events = whole.slice(first, PENDING_ROWS)
-                seen = EventBatch(events)
+                seen = EventBatch(events).counted
                 if len(seen.calls):
                     self._count(seen)
                 self._monitor.add(events, self._timeline.now_ns)
