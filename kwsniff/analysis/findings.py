@@ -28,6 +28,7 @@ from kwsniff.analysis.demand import (
     TinyBatches,
     Uncompressed,
 )
+from kwsniff.analysis.encryption import Certificates, TlsChurn, TlsHandshakes, WeakTls
 from kwsniff.analysis.errors import ErrorLine, NotableErrors
 from kwsniff.analysis.groups import MemberExpelled, Rebalances, StandsStill
 from kwsniff.analysis.lag import FallsBehind
@@ -59,11 +60,12 @@ if TYPE_CHECKING:
 __all__ = ["FINDINGS", "NEEDED", "RULES", "Fact", "Finding", "Findings", "Rule", "Thresholds", "facts"]
 
 RULES: tuple[type[Rule], ...] = (
-    *(PlaintextOnTls, TlsOnPlaintext, Unreachable, AuthenticationFailed, NotAuthorized, ClearPasswords),
+    *(PlaintextOnTls, TlsOnPlaintext, TlsHandshakes, Certificates, Unreachable),
+    *(AuthenticationFailed, NotAuthorized, ClearPasswords),
     *(Unanswered, NotableErrors, StaleLeader, SlowBroker, SlowQueue, Throttled, QuotaExceeded),
     *(Rebalances, MemberExpelled, StandsStill, FallsBehind),
     *(HotPartition, TinyBatches, Uncompressed, MetadataStorm, ApiVersionsStorm, Churn),
-    *(Retransmissions, ZeroWindows, OldClients),
+    *(Retransmissions, ZeroWindows, TlsChurn, WeakTls, OldClients),
 )
 """All rules, in the order in which what they looked at is named."""
 

@@ -324,6 +324,9 @@ class Thresholds:
     given_up_s: float = 10.0
     """Such an address is one that nobody needs now if nobody tried it for so long, and others connected."""
 
+    certificate_days: float = 30.0
+    """A certificate that is valid for fewer days than this should be renewed: most CAs remind then."""
+
     hot_share: float = 0.5
     """A partition is hot if it takes so much of what is produced to its topic ..."""
     hot_times_fair: float = 3.0

@@ -29,6 +29,10 @@ SITUATIONS = {
     "tls_on_plaintext": {"tls-on-plaintext"},
     # Brokers that are started, ended or killed while others try to reach them, but for the last.
     "unreachable": {"kafka-0.10", "kafka-0.8", "quorum", "stale-leader", "wrong-listener"},
+    "tls_handshake_failed": {"tls"},  # clients that do not know the CA
+    "certificate_expires": set(),
+    "tls_without_resumption": set(),
+    "weak_tls": set(),
     "authentication_failed": {"sasl"},
     "not_authorized": {"sasl"},
     "password_in_clear": {"sasl", "sasl-0.10"},
