@@ -74,6 +74,7 @@ echarts: $(VENV)/.dev
 # Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.bench.run --out docs/performance.md
+	$(BIN)/python -m tests.bench.tls --out docs/performance.md
 	$(BIN)/python -m tests.bench.pairing --out docs/reliability.md
 	$(BIN)/python -m tests.bench.replay --out docs/live.md
 	$(BIN)/python -m tests.bench.pipeline --out docs/spark.md

@@ -1,24 +1,38 @@
-"""How fast records of TLS are opened: `python -m tests.bench.tls` prints records and bytes a second by suite.
+"""How fast TLS is read: `python -m tests.bench.tls [--cache FOLDER] [--out FILE]`.
 
-The bytes are those of the plaintext; the time is that of `Session.take`, the call included, on one core.
+Records and bytes a second by suite: the bytes are those of the plaintext; the time is that of `Session.take`,
+the call included, on one core. And CPU seconds for the recorded cluster of small calls in plaintext, and as
+OpenSSL encrypts it segment by segment: with its keys, beside tshark with the same ones, and without.
 """
 
 from __future__ import annotations
 
+import argparse
 import hmac
+import itertools
+import json
 import os
+import ssl
+import struct
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives import padding
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from kwsniff.capture.source import CaptureTotals, segments
+from kwsniff.config import Config
 from kwsniff.tls import schedule
 from kwsniff.tls.decrypter import Session
 from kwsniff.tls.hellos import SUPPORTED_VERSIONS
 from kwsniff.tls.keylog import KeyLog
 from kwsniff.tls.protection import aead
 from kwsniff.tls.suites import CBC, CHACHA, SUITES, TLS_1_3, Suite
+from tests.bench.measure import CACHE, Run, machine, measured, record, say
+from tests.tls.wrapped import wrapped
 
 SIZES = (64, 200, 1024, 16_384)
 BYTES = 24 << 20
@@ -109,8 +123,8 @@ def rates(suite: Suite, size: int) -> tuple[float, float]:
     for _ in range(5):
         take = session(suite).take
         start = time.process_time()
-        for record in records:
-            take(1, record)
+        for sealed_one in records:
+            take(1, sealed_one)
         best = min(best, time.process_time() - start)
         assert take(1, seal(count, b"last")) == b"last"
         if suite.mode != CBC:
@@ -129,15 +143,87 @@ def cipher_alone(suite: Suite, size: int, count: int) -> float:
     return time.process_time() - start
 
 
-def main() -> None:
-    print(f"{'':44}{'bytes':>8}{'records/s':>12}{'GB/s':>8}{'cipher alone':>14}{'ratio':>8}")
+def suites() -> Iterator[str]:
+    """A table of rates."""
+    yield "| suite | bytes | records/s | GB/s | of the cipher alone |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
     for code in CODES:
         for size in SIZES:
             opened, alone = rates(SUITES[code], size)
-            shown = f"{alone:14,.0f}{opened / alone:8.2f}" if alone else ""
-            print(
-                f"{SUITES[code].name:44}{size:8,}{opened:12,.0f}{opened * size / 1e9:8.2f}{shown}", flush=True
-            )
+            ratio = f"{opened / alone:.2f}" if alone else ""
+            yield f"| {SUITES[code].name} | {size:,} | {opened:,.0f} | {opened * size / 1e9:.2f} | {ratio} |"
+
+
+# A capture
+
+PACKETS = 400_000
+"""Of the recorded cluster."""
+ROUNDS = 3
+MAGIC, RAW_IPV4 = 0xA1B23C4D, 228
+Row = dict[str, Any]
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """Segments of IPv4 as a pcap file."""
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", MAGIC, 2, 4, 0, 0, 1 << 18, RAW_IPV4))
+        for row in rows:
+            payload = row["payload"]
+            seconds, fraction = divmod(row["time"], 1_000_000_000)
+            size = 40 + len(payload)
+            ends = [row[name] & 0xFFFFFFFF for name in ("src_lo", "dst_lo")]
+            file.write(struct.pack("<IIII", seconds, fraction, size, size))
+            file.write(struct.pack(">BBHHHBBHII", 0x45, 0, size, 0, 0x4000, 64, 6, 0, *ends))
+            numbers = (row[name] for name in ("src_port", "dst_port", "seq", "ack"))
+            file.write(struct.pack(">HHIIBBHHH", *numbers, 0x50, row["flags"] & 0xFF, 65535, 0, 0))
+            file.write(payload)
+
+
+def sealed(folder: Path) -> tuple[Path, Path, Path]:
+    """The cluster in plaintext, over TLS 1.3, and the keys, made if they are not there."""
+    plain, secret, keys = (folder / f"chatty-{name}" for name in ("plain.pcap", "tls.pcap", "tls.keys"))
+    if not secret.exists():
+        record(("chatty",), folder)
+        batches = segments([str(folder / "chatty.pcap")], Config(), CaptureTotals())
+        rows = [row for batch in batches for row in batch.to_pylist() if row["anomaly"] is None]
+        rows = rows[:PACKETS]
+        keys.unlink(missing_ok=True)
+        write(secret, wrapped(rows, folder, keys, ssl.TLSVersion.TLSv1_3))
+        write(plain, rows)
+    return plain, secret, keys
+
+
+def captures(folder: Path) -> Iterator[str]:
+    """A table of CPU seconds: of kwsniff the least of some rounds."""
+    plain, secret, keys = sealed(folder)
+    ports = json.loads((folder / "chatty.json").read_text())["ports"]
+    own = [sys.executable, "-m", "kwsniff", "decode", "-q", "-f", "parquet", "-o", os.devnull, "-j", "1"]
+    own += ["--port", ",".join(map(str, ports))]
+    runs = {"plaintext": [*own, str(plain)], "TLS with keys": [*own, str(secret), "--keylog", str(keys)],
+            "TLS without keys": [*own, str(secret)]}  # fmt: skip
+    best: dict[str, Run] = {}
+    for name, command in itertools.chain.from_iterable(itertools.repeat(list(runs.items()), ROUNDS)):
+        run = measured(command)
+        best[name] = min(run, best.get(name, run), key=lambda each: each.cpu)
+    decode = [
+        part for port in ports for part in ("-d", f"tcp.port=={port},tls", "-d", f"tls.port=={port},kafka")
+    ]
+    fields = [part for name in ("request_key", "correlation_id") for part in ("-e", f"kafka.{name}")]
+    tshark = ["tshark", "-n", "-r", str(secret), "-o", f"tls.keylog_file:{keys}", *decode]
+    best["tshark with keys"] = measured([*tshark, "-Y", "kafka", "-T", "fields", *fields])
+    yield f"| {PACKETS:,} packets of small calls | CPU s | times plaintext |"
+    yield "| --- | ---: | ---: |"
+    for name, run in best.items():
+        yield f"| {name} | {run.cpu:.2f} | {run.cpu / best['plaintext'].cpu:.2f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--out", type=Path)
+    choice = parser.parse_args()
+    lines = [f"On {time.strftime('%Y-%m-%d')}: {machine()}.", "", *captures(choice.cache), "", *suites()]
+    say(lines, choice.out, "measured of TLS")
 
 
 if __name__ == "__main__":
