@@ -251,14 +251,15 @@ def edited(data: bytes) -> list[Row]:
 
 
 def tls(data: bytes) -> None:
-    """A TLS connection with its keys: however segments are batched, and compiled or not, the same events."""
+    """A TLS connection with its keys and without: however segments are batched, and compiled or not, the same
+    events."""
     rows = edited(data)
-    config = replace(CONFIG, keylog=str(all_keys()))
-    exact = [row for batch in analyze(cut_into(rows, 1000), config) for row in batch.to_pylist()]
-    assert {row["code"] for row in exact if row["event"] == "anomaly"} <= set(ANOMALIES)
-    for size, kernels in ((1, "never"), (7, "auto"), (1000, "auto")):
-        given = analyze(cut_into(rows, size), replace(config, kernels=kernels))
-        assert [row for batch in given for row in batch.to_pylist()] == exact
+    for config in (replace(CONFIG, keylog=str(all_keys())), CONFIG):
+        exact = [row for batch in analyze(cut_into(rows, 1000), config) for row in batch.to_pylist()]
+        assert {row["code"] for row in exact if row["event"] == "anomaly"} <= set(ANOMALIES)
+        for size, kernels in ((1, "never"), (7, "auto"), (1000, "auto")):
+            given = analyze(cut_into(rows, size), replace(config, kernels=kernels))
+            assert [row for batch in given for row in batch.to_pylist()] == exact
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

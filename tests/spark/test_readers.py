@@ -88,7 +88,7 @@ def test_four_tools_see_what_the_manifest_counts_when_files_were_joined(
     files = done.tables["calls"]
     assert sum("/joined-" in file.path for file in files) == HOURS == len(files)
     wanted = done.events
-    assert min(wanted.values()) >= HOURS
+    assert min(count for kind, count in wanted.items() if kind != "exchange") >= HOURS  # nothing is TLS
     for name, read in READERS.items():
         assert counted(out, read) == wanted, name
     assert counted(out, lambda table: spark.read.parquet(str(table)).count()) == wanted
