@@ -154,12 +154,10 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> None:
     any more; or `all_of_it`."""
     if t.run[0].item < 0:
         replay(t, c)
-    while t.sides[2 * c + k].wait_first >= 0 or keeps_order(t, t.conns[c]):
-        if keeps_order(t, t.conns[c]):  # it may just have turned out
-            set_both_free(t, c, now, all_of_it)
+    while not keeps_order(t, t.conns[c]):  # what is delivered may show that it is TLS
+        if t.sides[2 * c + k].wait_first < 0 or not set_first_free(t, c, k, now, all_of_it):
             return
-        if not set_first_free(t, c, k, now, all_of_it):
-            return
+    set_both_free(t, c, now, all_of_it)
 
 
 @inlined
