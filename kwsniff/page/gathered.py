@@ -145,17 +145,19 @@ class Gathered:
         """Calls that waited on purpose, which are not among the slowest."""
 
     def take(self, batch: pa.RecordBatch | EventBatch) -> None:
-        batch = EventBatch.of(batch).counted
-        calls = batch.calls
-        if not len(calls):
+        batch = EventBatch.of(batch)
+        counted = batch.counted.calls
+        if not len(counted):
             return
         self.timeline.take(batch)
-        self.groups.take(calls)
-        on_purpose = waited(calls)
-        self.waited += int((on_purpose & calls.known("duration_us")).sum())
-        self.slowest.take(calls, on_purpose)
-        latency = np.where(on_purpose, np.nan, calls.floats("latency_us"))
-        self.latencies.add([calls.coded("api")], latency)
+        on_purpose = waited(counted)
+        self.waited += int((on_purpose & counted.known("duration_us")).sum())
+        latency = np.where(on_purpose, np.nan, counted.floats("latency_us"))
+        self.latencies.add([counted.coded("api")], latency)
+        calls = batch.calls
+        if len(calls):
+            self.groups.take(calls)
+            self.slowest.take(calls, waited(calls))
 
     def merge(self, other: Gathered) -> None:
         """Take what another one took, of batches that come after those of this one."""

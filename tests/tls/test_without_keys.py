@@ -19,7 +19,9 @@ from kwsniff.capture.pcapng import SECRETS
 from kwsniff.config import Config
 from kwsniff.engine.analyze import Engine
 from kwsniff.live.counted import MetricsTally
+from kwsniff.live.screen.lastminute import ScreenStatistics
 from kwsniff.net.segments import SegmentColumns
+from tests.cli.conftest import process
 from tests.parts.cutting import in_parts, input_of, parts, shuffled, stretch, whole, without
 from tests.samples import Row, encrypted, sample
 
@@ -145,6 +147,13 @@ def test_those_who_count_see_exchanges_and_those_who_judge_calls_do_not(tmp_path
         told[label[0]] += requests
     assert told["TLS exchange"] == api["TLS exchange"]["calls"]
     assert told["Metadata"] == api["Metadata"]["calls"]
+    screen = ScreenStatistics()
+    for batch in batches:
+        screen.add(batch)
+    assert screen.snapshot().calls == report.total("calls") + count
+    page = tmp_path / "page.html"
+    assert process("report", str(file), "--html", str(page), module="kwsniff").returncode == 0
+    assert "TLS exchanges (estimated)" in page.read_text()
 
 
 def without_secrets(path: Path) -> bytes:

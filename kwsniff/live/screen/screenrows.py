@@ -284,7 +284,7 @@ def _shortened(calls: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatc
         name: pc.utf8_slice_codeunits(calls[name], 0, MAX_TEXT) if name in LONG else calls[name]
         for name in KEPT
     }
-    topic, topics = first_topics(EventBatch(calls), names)
+    topic, topics = first_topics(EventBatch(calls).counted, names)
     columns |= {"topic": pa.array(topic, pa.string()), "topics": pa.array(topics)}
     return pa.RecordBatch.from_pydict(columns)
 
