@@ -19,6 +19,8 @@ from pathlib import Path
 from recording.environments import CLIENTS, Environment
 
 CLUSTER_ID = "kwsniffSamplesCluster0"
+NAME = "kafka.test"
+"""Of this machine, in the namespace of a recording."""
 LISTEN_STATE = "0A"
 
 KAFKA_4 = {

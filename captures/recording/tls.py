@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from recording import failures
 from recording.encrypted import Encrypted
 from recording.samples import Client, Sample, python
 
@@ -101,6 +102,23 @@ TLS = (
         Encrypted(),
         (Client("go", "go/sarama"),),
         "tls-sarama.pcapng.zst",
+        compress="zst",
+    ),
+    Sample(
+        "tls-failures",
+        "handshakes that fail, without keys: certificates that one end does not accept, no version or suite in "
+        "common, clients that leave; a load balancer's checks, old TLS and a certificate that expires soon",
+        failures.refusing,
+        (
+            python("tls_failures.py", "kafka-python"),
+            python("tls_failures.py", "librdkafka", "1.2"),
+            python("tls_failures.py", "librdkafka", "1.3"),
+            python("tls_failures.py", "librdkafka", "any"),
+            Client("kafka-4.4", "kafka-4.4/Failures.java", (str(failures.SUITES),)),
+            Client("go", "go/failures"),
+            python("tls_failures.py", "by-hand"),
+        ),
+        "tls-failures.pcapng.zst",
         compress="zst",
     ),
 )
