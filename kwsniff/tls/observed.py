@@ -9,25 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kwsniff.tls.decrypter import ALERT, Facts, Session
+from kwsniff.tls.decrypter import Facts, Session
 from kwsniff.tls.protection import APPLICATION_DATA
 from kwsniff.tls.suites import HEADER_BYTES, TLS_1_3, VERSIONS
 
 FATAL = "fatal"
 ALERT_BYTES = 2
-HIDDEN_ALERT = HEADER_BYTES + ALERT_BYTES + 1 + 16
-"""Bytes of a record of TLS 1.3 that holds an alert: its content type and the tag come on top."""
+TYPE_AND_TAG = 17
+"""Bytes of a record of TLS 1.3 on top of its content: content type and tag."""
+JSSE_PADDING = 16
+"""Bytes of zeros that Java adds to each of its records of TLS 1.3."""
+FLIGHT = 5
+"""Messages of a broker's handshake in TLS 1.3 with a CertificateRequest, each in a record of its own as OpenSSL
+has it; Java puts all of them into one."""
 FAILURES = {
     "client_alert": "the client sent an alert in the clear, see `tls_alert`",
     "broker_alert": "the broker did",
-    "client_alert_hidden": "TLS 1.3: the client ended it with a record that has the size of an alert, "
-    "instead of its Finished: it does not accept the broker's certificate",
-    "broker_alert_hidden": "the broker answered the client's Finished with such a record, or with an "
-    "encrypted alert of TLS 1.2: no certificate of the client, or none that it accepts",
+    "client_alert_hidden": "TLS 1.3: instead of its Finished the client sent a record that has the size of an "
+    "alert: it does not accept the broker's certificate",
+    "broker_alert_hidden": "TLS 1.3: the broker answered the client's certificate, or its first request, with "
+    "such a record and nothing else: no certificate of the client, or none that it accepts",
     "client_closed": "the client closed the connection before the handshake was over",
     "broker_closed": "the broker did",
 }
-"""How a handshake failed, as far as it can be seen."""
+"""How a handshake failed, as far as it can be seen. Up to TLS 1.2 alerts of the handshake are in the clear."""
 
 
 def records(kept: bytes) -> Iterator[tuple[int, bytes]]:
@@ -50,39 +55,63 @@ def observed(kept: bytes) -> Facts:
 def failure(facts: Facts, end: Any) -> str | None:
     """How the handshake of a connection failed, one of FAILURES; None if it did not, or if that cannot be
     said. `end` is the row of the connection in `ends` of `kwsniff.engine.tables`."""
-    if end["exchanges"] or facts.decrypted or not facts.ja4:
+    if end["exchanges"] > 1 or facts.decrypted or not facts.ja4:
         return None
     if facts.alert is not None and facts.alert[0] == FATAL:
         return f"{'client' if facts.alert[2] == end['client'] else 'broker'}_alert"
     if not end["closed_by"]:
         return None
-    client, broker = (_is_hidden_alert(int(end[f"{who}_last_record"]), facts) for who in ("client", "broker"))
     if facts.version == VERSIONS[TLS_1_3]:
-        if client and end["client_records"] == 1:
-            return "client_alert_hidden"
-        finished = end["client_records"] > 0
-    else:
-        finished = facts.history.count("i") > 0  # the broker's ChangeCipherSpec is the last but one
-    if broker and not client:
-        return "broker_alert_hidden"
-    return None if finished else f"{'client' if end['closed_by'] & 1 else 'broker'}_closed"
+        if end["client_records"]:
+            return _hidden(facts, end)
+    elif {"i", "I"} <= set(facts.history):  # each end's ChangeCipherSpec: what follows is said in secret
+        return None
+    return f"{'client' if end['closed_by'] & 1 else 'broker'}_closed"
 
 
-def _is_hidden_alert(last: int, facts: Facts) -> bool:
-    """Whether the latest record of an end, its content type above its size, may be an encrypted alert."""
+def _hidden(facts: Facts, end: Any) -> str | None:
+    """What the sizes of records say of a handshake of TLS 1.3, of which the client sent encrypted ones.
+
+    A broker judges the client's certificate when the client has done its part and may have sent a request. Its
+    alert looks as the close_notify that answers a client which only looked whether it is there (RFC 8446, 6.1);
+    but that one, unless it has a certificate, sent its Finished alone, and gets a ticket if it waits.
+    """
+    client, broker = (_alert_padding(int(end[f"{who}_last_record"])) for who in ("client", "broker"))
+    sent = int(end["client_records"]) - (client is not None)
+    if not sent:
+        return "client_alert_hidden"
+    if broker is None or end["broker_records"] > (1 if broker else FLIGHT) + 1:
+        return None
+    if sent == 1 and (client is not None or _is_finished(facts, int(end["client_last_record"]))):
+        return None
+    return "broker_alert_hidden"
+
+
+def _content(last: int) -> int:
+    """Bytes of content, with padding, in an encrypted record of TLS 1.3 of an end: `last` is its content type
+    above its size."""
     kind, size = last >> 16, last & 0xFFFF
-    if facts.version == VERSIONS[TLS_1_3]:
-        return kind == APPLICATION_DATA and size == HIDDEN_ALERT
-    return kind == ALERT and size > HEADER_BYTES + ALERT_BYTES
+    return size - HEADER_BYTES - TYPE_AND_TAG if kind == APPLICATION_DATA else 0
 
 
-_SOFTWARE = """
-t13i181000_85036bcba153_d41ae481755e Python
-"""
-"""JA4 fingerprints of clients that were recorded with their own settings (captures/recording)."""
-SOFTWARE: dict[str, str] = {}
+def _alert_padding(last: int) -> int | None:
+    """The padding of a record that has the size of an alert, None of any other."""
+    padding = _content(last) - ALERT_BYTES
+    return padding if padding in (0, JSSE_PADDING) else None
+
+
+def _is_finished(facts: Facts, last: int) -> bool:
+    """Whether a record has the size of a Finished and nothing else."""
+    message = 4 + (48 if facts.cipher.endswith("SHA384") else 32)
+    return _content(last) - message in (0, JSSE_PADDING)
+
+
+SOFTWARE = {
+    "85036bcba153": "Python", "d68b136fe8d9": "Python", "16476d049b0b": "Python",
+    "1d37bd780c83": "librdkafka",
+}  # fmt: skip
 
 
 def software(ja4: str) -> str | None:
     """The client libraries that say hello like that, a guess: what is told apart is their library of TLS."""
-    return SOFTWARE.get(ja4)
+    return SOFTWARE.get(ja4.split("_")[1]) if "_" in ja4 else None
