@@ -1,19 +1,22 @@
-"""TLS handshakes that fail, by kafka-python or librdkafka, or by hand: LIBRARY. One line of ATTEMPTS is one client."""
+"""TLS handshakes that fail: LIBRARY VERSIONS [CASE ...]. One line of ATTEMPTS is one client of kafka-python or librdkafka;
+by-hand is what no library does on purpose."""
 
 import contextlib
 import logging
 import os
+import re
 import socket
 import ssl
 import sys
 import time
+from functools import partial
 
-# librdkafka has no setting for the version of TLS, but OpenSSL inside of it has, and reads it once.
-if len(sys.argv) > 2 and sys.argv[2] in ("1.2", "1.3"):
-    conf = f"{os.environ['RUN']}/openssl-{sys.argv[2]}"
+LIBRARY, VERSION, *CASES = sys.argv[1:]
+if LIBRARY == "librdkafka":  # has no setting for the version of TLS, but OpenSSL inside of it has, and reads it once
+    conf = f"{os.environ['RUN']}/openssl-{VERSION}"
     with open(conf, "w") as out:
         out.write("openssl_conf=o\n[o]\nssl_conf=s\n[s]\nsystem_default=d\n[d]\n"
-                  f"MinProtocol=TLSv{sys.argv[2]}\nMaxProtocol=TLSv{sys.argv[2]}\n")  # fmt: skip
+                  f"MinProtocol=TLSv{VERSION}\nMaxProtocol=TLSv{VERSION}\n")  # fmt: skip
     os.environ["OPENSSL_CONF"] = conf
 import confluent_kafka
 import kafka
@@ -77,49 +80,63 @@ def librdkafka(version, port, authority, certificate, ciphers):
         words.append(str(failed.args[0].str()))
 
 
-def by_hand(name):
-    """What no client library does on purpose: leave in the middle, or look whether a broker is there."""
-    what, version = name.rsplit("-", 1)
-    made = context(version, "authority")
-    plain = socket.create_connection((NAME, int(GOOD)))
-    if what == "gave-up":  # after the broker's hello, without a word
-        inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
-        bare = made.wrap_bio(inward, outward, server_hostname=NAME)
-        try:
-            bare.do_handshake()
-        except ssl.SSLWantReadError:
-            plain.sendall(outward.read())
+def gave_up(version):
+    """Leave after the broker's hello, without a word."""
+    inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context(version, "authority").wrap_bio(inward, outward, server_hostname=NAME).do_handshake()
+    with socket.create_connection((NAME, int(GOOD))) as plain:
+        plain.sendall(outward.read())
         plain.recv(65536)
-    else:
-        secured = made.wrap_socket(plain, server_hostname=NAME)
-        if what == "farewell":
-            secured.settimeout(0.3)
+
+
+def check(version, politely=False):
+    """Look whether the broker is there, as load balancers do."""
+    with socket.create_connection((NAME, int(GOOD))) as plain:
+        secured = context(version, "authority").wrap_socket(plain, server_hostname=NAME)
+        if politely:
             with contextlib.suppress(OSError):
-                secured.unwrap()  # says close_notify; Java's answer is not waited for
-        plain = secured
-    plain.close()
-    words.append(what)
+                secured.unwrap()  # says close_notify
+        secured.close()
+
+
+def churn():
+    """One connection after the other from an address of its own, none of which resumes a session."""
+    for _ in range(30):
+        made = context("1.2", "authority")
+        made.options |= ssl.OP_NO_TICKET
+        with socket.create_connection((NAME, int(GOOD)), source_address=("127.0.0.9", 0)) as plain:
+            made.wrap_socket(plain, server_hostname=NAME).close()
+        time.sleep(0.03)
 
 
 logging.basicConfig(handlers=[Said()], level=logging.WARNING)
-library = sys.argv[1]
-if library == "by-hand":
+if LIBRARY == "by-hand":
     facts = Facts("Python's ssl", ssl.OPENSSL_VERSION)
-    cases = [(f"{what}-{version}", lambda name=f"{what}-{version}": by_hand(name))
-             for what in ("gave-up", "check", "farewell") for version in ("1.2", "1.3")]  # fmt: skip
-    for name, port, version, ciphers in (("soon", SOON, "1.2", "-"), ("old-1.0", OLD, "1.0", "ALL:@SECLEVEL=0"),
-                                         ("old-1.1", OLD, "1.1", "ALL:@SECLEVEL=0"), ("weak-suite", OLD, "1.2", "AES128-GCM-SHA256")):  # fmt: skip
-        cases.append((name, lambda a=(version, port, "authority", "-", ciphers): kafka_python(*a)))
+    cases = {"churn-1.2": churn}
+    for version in ("1.2", "1.3"):
+        cases |= {f"gave-up-{version}": partial(gave_up, version), f"check-{version}": partial(check, version),
+                  f"farewell-{version}": partial(check, version, True)}  # fmt: skip
+    for name, port, version, ciphers in (("soon-1.2", SOON, "1.2", "-"), ("old-1.0", OLD, "1.0", "ALL:@SECLEVEL=0"),
+                                         ("weak-1.2", OLD, "1.2", "AES128-GCM-SHA256")):  # fmt: skip
+        cases[name] = partial(kafka_python, version, port, "authority", "-", ciphers)
 else:
-    facts = Facts(*(("kafka-python", kafka.__version__) if library == "kafka-python" else
-                    ("librdkafka", confluent_kafka.libversion()[0])))  # fmt: skip
-    run = {"kafka-python": kafka_python, "librdkafka": librdkafka}[library]
-    only = sys.argv[2:]
-    cases = [(f"{name}-{version}", lambda a=(version, *more): run(*a)) for name, version, *more in ATTEMPTS
-             if not only or version in only]  # fmt: skip
-for name, attempt in cases:
+    version = {"kafka-python": kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}[LIBRARY]
+    facts, run = Facts(LIBRARY, version), {"kafka-python": kafka_python, "librdkafka": librdkafka}[LIBRARY]
+    cases = {f"{name}-{version}": partial(run, version, *more) for name, version, *more in ATTEMPTS
+             if VERSION in ("all", version) and (not CASES or name in CASES)}  # fmt: skip
+for name, attempt in cases.items():
     words, begin = [], time.time()
     attempt()
     time.sleep(0.25)
     facts.note(case=name, begin=begin, end=time.time(), says=" | ".join(dict.fromkeys(words))[:400])
+if LIBRARY == "by-hand":  # which comes last: what the broker said, by the client's port
+    port = None
+    with open(f"{os.environ['RUN']}/node-1/log") as log:
+        for line in log:
+            if found := re.search(r"channelId=\S+:\d+-\S+:(\d+)-", line):
+                port = int(found[1])
+            elif port and (found := re.match(r"javax\.net\.ssl\.\w+: (.*)", line)):
+                facts.note(port=port, says=found[1][:200])
+                port = None
 facts.save()

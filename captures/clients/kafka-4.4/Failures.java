@@ -52,6 +52,8 @@ public class Failures {
         String more = "no-suite 1.3 " + arguments[0] + " authority - 128";
         for (String line : (System.getenv("ATTEMPTS") + "\n" + more).split("\n")) {
             String[] attempt = line.split(" ");
+            if (attempt[0].equals("own-certificate") || line.startsWith("trusted-1"))
+                continue;
             double begin = System.currentTimeMillis() / 1e3;
             String says = attempt(attempt);
             Thread.sleep(250);

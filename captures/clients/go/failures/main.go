@@ -1,4 +1,4 @@
-// TLS handshakes that fail, by franz-go: one line of ATTEMPTS is one client, and what it says is noted.
+// TLS handshakes that fail, by franz-go: one line of ATTEMPTS is one client, if an argument names it.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,6 +72,9 @@ func main() {
 	facts := samples.NewFacts("franz-go", "github.com/twmb/franz-go")
 	for _, text := range strings.Split(os.Getenv("ATTEMPTS"), "\n") {
 		line := strings.Fields(text)
+		if !slices.Contains(os.Args[1:], line[0]+"-"+line[1]) {
+			continue
+		}
 		begin := float64(time.Now().UnixMicro()) / 1e6
 		says := attempt(line)
 		time.Sleep(250 * time.Millisecond)
