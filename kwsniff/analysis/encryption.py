@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+import numpy as np
+
 from kwsniff.analysis.network import who
 from kwsniff.analysis.rule import Context, Finding, Rule, both, command, is_broker, literal
 from kwsniff.analysis.tabular import columns
-from kwsniff.count.codes import Keys
-from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.codes import Coded, Keys
+from kwsniff.count.eventrows import EventBatch, EventRows
 from kwsniff.count.tally import Tally
 from kwsniff.output.units import client, duration, listed, many
 
@@ -20,27 +22,42 @@ WEAK_VERSIONS = frozenset(("SSL 3.0", "TLS 1.0", "TLS 1.1"))
 WEAK = re.compile("NULL|EXPORT|anon|RC4|DES|MD5|^TLS_(RSA|ECDH|DH)_")
 """Suites that RFC 9325, 4.1 and 4.2, advises against: without encryption or authentication, with broken
 ciphers, or without forward secrecy."""
-CLIENT_SIDE = "does not accept the broker's certificate: it does not know the CA, or the host name differs"
-BROKER_SIDE = "was turned away: it has no certificate, or none that the broker trusts"
+CLIENT_SIDE = (
+    "the client does not accept the broker's certificate: it does not know the CA, the host name differs, or it "
+    "has expired"
+)
+BROKER_SIDE = "the client has no certificate, or none that the broker accepts"
 REASONS = {
-    "client_alert_hidden": f"the client probably {CLIENT_SIDE}",
-    "broker_alert_hidden": f"the client probably {BROKER_SIDE}",
-    "client_closed": "the client closed the connection without a word, as one does that gave up waiting",
+    "client_alert_hidden": f"probably {CLIENT_SIDE}",
+    "broker_alert_hidden": f"probably {BROKER_SIDE}",
+    "client_closed": "the client closed the connection without a word, as one does that gives up waiting or ends",
     "broker_closed": "the broker closed the connection without a word",
 }
 """What is said of `tls_failed`."""
+UNFIT = {
+    "expired": "the broker's certificate has expired",
+    "other host": "the broker's certificate is for another host",
+    "fits": "the certificate is for that host and has not expired, so probably the client does not know the CA",
+}
+"""Why a client does not accept a certificate that is in the clear."""
 OF_ALERTS = {
-    ("client", "unknown_ca"): "the client's trust store lacks the CA of the broker's certificate",
-    ("client", "certificate_expired"): "the broker's certificate has expired",
-    ("client", "bad_certificate"): f"the client {CLIENT_SIDE}",
-    ("client", "certificate_unknown"): f"the client {CLIENT_SIDE}",
-    ("broker", "bad_certificate"): f"the client {BROKER_SIDE}",
+    ("client", "unknown_ca"): "the client does not know the CA of the broker's certificate",
+    ("client", "certificate_expired"): UNFIT["expired"],
+    ("client", "bad_certificate"): CLIENT_SIDE,
+    ("client", "certificate_unknown"): CLIENT_SIDE,
+    ("broker", "bad_certificate"): BROKER_SIDE,
     ("broker", "certificate_required"): "the client sent no certificate, and the broker asks for one",
-    ("broker", "handshake_failure"): "they have no cipher suite in common, or the client has no certificate",
+    ("broker", "certificate_unknown"): "the broker does not know the CA of the client's certificate, or it has "
+    "expired",
+    ("broker", "unknown_ca"): "the broker does not know the CA of the client's certificate",
+    ("broker", "certificate_expired"): "the client's certificate has expired",
+    ("broker", "handshake_failure"): "they have no cipher suite or group in common, or the client has no "
+    "certificate",
     ("broker", "protocol_version"): "they have no version of TLS in common",
     ("client", "protocol_version"): "they have no version of TLS in common",
 }
-"""What alerts mean, by who sent them (RFC 8446, 6.2)."""
+"""What alerts mean, by who sent them (RFC 8446, 6.2): Java and Go have one for all that is wrong with a certificate,
+and Java calls an empty list of them bad."""
 
 
 class TlsHandshakes(Rule):
@@ -49,7 +66,7 @@ class TlsHandshakes(Rule):
 
     code = "tls_handshake_failed"
     about = "TLS handshakes"
-    several = "{connections:TLS handshake} failed, of {count} pairs of client and broker."
+    several = "{connections:TLS handshake} failed, in {count} ways."
     needs = columns("tls_failed tls_alert tls_alert_by tls_ja4 broker_bytes")
     missing = "no TLS handshake"
 
@@ -64,16 +81,18 @@ class TlsHandshakes(Rule):
         self.begun.add(rows, hello, ends)
         why = (rows.coded(each) for each in ("tls_failed", "tls_alert", "tls_alert_by"))
         # Who gets no byte back at all speaks TLS to a port that does not: that is another rule's.
-        self.failed.add(rows, rows.known("tls_failed") & (rows.ints("broker_bytes") > 0), [*ends, *why])
+        self.failed.add(rows, rows.known("tls_failed") & (rows.ints("broker_bytes") > 0), [*ends, *why, _unfit(rows)])
 
     def findings(self, context: Context) -> Iterable[Finding]:
+        failed = self.failed.by(0, 1, 2)
         for key, entry in self.failed.entries.items():
-            client_id, ip, broker, how, alert, by = key
-            of = self.begun.by(0, 1, 2).get((client_id, ip, broker))
+            client_id, ip, broker, how, alert, by, unfit = key
+            pair = (client_id, ip, broker)
+            of = self.begun.by(0, 1, 2).get(pair)
             whole = many(of.count if of else entry.count, "handshake")
-            brief = f"{entry.count:,} of {whole}, {_why(how, alert, by)}"
+            brief = f"{entry.count:,} of {whole}, {_why(how, alert, by, unfit)}"
             yield self.found(
-                "critical" if of and of.count == entry.count else "warning",
+                "critical" if of and of.count == failed[pair].count else "warning",
                 f"{client(client_id, ip)}, {broker}",
                 f"TLS handshakes of {who(client_id, ip, context)} with {broker} fail: {brief}.",
                 {"connections": entry.count}, entry,
@@ -82,22 +101,38 @@ class TlsHandshakes(Rule):
             )  # fmt: skip
 
 
-def _why(how: str, alert: str | None, by: str | None) -> str:
+def _unfit(rows: EventRows) -> Coded:
+    """Which of UNFIT is true of a broker's certificate that a client does not accept for whatever reason, if both
+    certificate and host name are in the clear."""
+    any_reason = rows.coded("tls_alert").matching(lambda alert: _reason("client", alert) is CLIENT_SIDE)
+    any_reason &= rows.coded("tls_alert_by").equals("client")
+    late = rows.known("tls_expires") & (rows.ints("tls_expires") < rows.ints("last_time"))
+    named = rows.ints("tls_sni_matches", -1)
+    return Coded([None, *UNFIT], np.where(any_reason, np.select([late, named == 0, named == 1], [1, 2, 3], 0), 0))
+
+
+def _reason(by: str, alert: str | None) -> str | None:
+    return OF_ALERTS.get((by, alert.split()[1])) if alert else None
+
+
+def _why(how: str, alert: str | None, by: str | None, unfit: str | None) -> str:
     if how in REASONS:
         return REASONS[how]
-    name = (alert or "").split(" ")[1] if alert else "unknown"
-    reason = OF_ALERTS.get((by or "", name))
-    return f"the {by} sent {name}" + (f": {reason}" if reason else "")
+    if not alert:  # `tls_alert` has those in the clear only
+        return f"the {how.partition('_')[0]} sent an encrypted alert"
+    reason = UNFIT.get(unfit or "") or _reason(by or "", alert)
+    return f"the {by} sent {alert.split()[1]}" + (f": {reason}" if reason else "")
 
 
 class Certificates(Rule):
-    """A broker's certificate has expired, or will within 30 days: when it does, no client can connect any
-    more. Shown up to TLS 1.2, and with keys; TLS 1.3 encrypts certificates."""
+    """A broker's certificate has expired, or will within 30 days that are the last quarter of its life, so that
+    renewing it is late: when it expires, no client can connect any more. Shown up to TLS 1.2, and with keys; TLS
+    1.3 encrypts certificates."""
 
     code = "certificate_expires"
     about = "certificates"
-    several = "The certificates of {count} brokers expire within {days:day} at most, or have."
-    needs = columns("tls_expires tls_subject last_time")
+    several = "The certificates of {count} brokers expire soon, or have expired."
+    needs = columns("tls_expires tls_valid_from tls_subject last_time")
     missing = "no certificate in the clear or decrypted"
 
     seen: Tally
@@ -108,7 +143,9 @@ class Certificates(Rule):
         self.looked += int(known.sum())
         left = (rows.ints("tls_expires") - rows.ints("last_time")) / DAY_US
         ends = rows.ints("tls_expires")
-        soon = known & (left < self.thresholds.certificate_days)
+        life = (ends - rows.ints("tls_valid_from")) / DAY_US
+        limits = self.thresholds
+        soon = known & (left < np.minimum(limits.certificate_days, limits.certificate_left * life))
         self.seen.add(rows, soon, [rows.broker, rows.coded("tls_subject")], maxes=[-left, ends])
 
     def findings(self, context: Context) -> Iterable[Finding]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.engine import tables as k
@@ -106,10 +107,9 @@ def tls_columns(drained: Drained) -> Columns:
         columns[name] = pa.array(
             [None if value == "" else value for value in values], EVENTS.field(name).type
         )
-    expiry = [
-        None if each is None or each.not_after is None else each.not_after * 1_000_000 for each in facts
-    ]
-    columns["tls_expires"] = pa.array(expiry, pa.int64()).cast(EVENTS.field("tls_expires").type)
+    for name, field in (("tls_valid_from", "not_before"), ("tls_expires", "not_after")):
+        seconds = pa.array([None if each is None else getattr(each, field) for each in facts], pa.int64())
+        columns[name] = pc.multiply(seconds, 1_000_000).cast(EVENTS.field(name).type)
     columns["tls_failed"] = pa.array(
         [each and failure(each, row) for each, row in zip(facts, ends, strict=True)], pa.string()
     )

@@ -376,7 +376,8 @@ _CONNECTION = (
         "subject of the broker's certificate (RFC 4514); certificates are seen up to TLS 1.2, or decrypted",
         TLS,
     ),
-    _end("tls_expires", TIMESTAMP, "time", "until when that certificate is valid", TLS),
+    _end("tls_valid_from", TIMESTAMP, "time", "since when that certificate is valid", TLS),
+    _end("tls_expires", TIMESTAMP, "time", "until when it is valid", TLS),
     _end("tls_client_certificate", FLAG, "", "the client sent a certificate", TLS),
     _end("tls_client_subject", TEXT, "", "subject of that", TLS),
     _end(
@@ -385,7 +386,7 @@ _CONNECTION = (
     ),
     _end("tls_failed", TEXT, "", "how the handshake failed, in TLS 1.3 a guess: see docs/tls.md", TLS),
     _end("tls_ja4", TEXT, "", "JA4 fingerprint of the client's hello", TLS),
-    _end("tls_software", TEXT, "", "client libraries that say hello like that, a guess", TLS),
+    _end("tls_software", TEXT, "", "language or library of TLS that says hello like that, a guess", TLS),
     _end("tls_client_hello_us", DURATION, "µs", "from the SYN to the client's hello", TLS),
     _end("tls_server_hello_us", DURATION, "µs", "from there to the broker's hello", TLS),
     _end("tls_first_request_us", DURATION, "µs", "from there to the first request", TLS),

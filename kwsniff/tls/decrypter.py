@@ -65,8 +65,10 @@ class Facts:
     resumed: bool | None = None
     subject: str = ""
     """Of the server's certificate, RFC 4514; up to TLS 1.2 in the clear, later only if it was decrypted."""
+    not_before: int | None = None
+    """Beginning of the validity of that certificate, seconds since 1970, UTC."""
     not_after: int | None = None
-    """End of the validity of that certificate, seconds since 1970, UTC."""
+    """End of it, the same."""
     client_certificate: bool | None = None
     """Whether the client showed one; None also for a resumed session, which may go on with an earlier one."""
     client_subject: str = ""
@@ -419,7 +421,8 @@ class Session:
         self._full()
         if der:
             owner = hellos.owner(der)
-            facts.subject, facts.not_after = owner.subject, owner.not_after
+            facts.subject = owner.subject
+            facts.not_before, facts.not_after = owner.not_before, owner.not_after
             if facts.sni and owner.names:
                 facts.sni_matches = any(hellos.is_for(name, facts.sni) for name in owner.names)
 

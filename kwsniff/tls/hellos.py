@@ -216,8 +216,10 @@ class Owner(NamedTuple):
 
     subject: str = ""
     """RFC 4514."""
+    not_before: int | None = None
+    """Beginning of its validity, seconds since 1970, UTC."""
     not_after: int | None = None
-    """End of its validity, seconds since 1970, UTC."""
+    """End of it, the same."""
     names: tuple[str, ...] = ()
     """DNS names (RFC 6125), with wildcards."""
 
@@ -227,20 +229,21 @@ def owner(der: bytes) -> Owner:
     """Who owns a certificate in DER (X.509, RFC 5280), as far as it can be read."""
     from cryptography import x509
 
-    subject, not_after = "", None
+    subject, not_before, not_after = "", None, None
     names: tuple[str, ...] = ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of oddities, which are not ours to judge
         # The parser reads parts only when they are asked for, and raises what its parts raise.
         try:
             certificate = x509.load_der_x509_certificate(der)
+            not_before = int(certificate.not_valid_before_utc.timestamp())
             not_after = int(certificate.not_valid_after_utc.timestamp())
             subject = clean(certificate.subject.rfc4514_string())
             alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
             names = tuple(alternative.value.get_values_for_type(x509.DNSName))
         except Exception:
-            return Owner(subject, not_after)
-    return Owner(subject, not_after, names)
+            return Owner(subject, not_before, not_after)
+    return Owner(subject, not_before, not_after, names)
 
 
 def is_for(name: str, host: str) -> bool:

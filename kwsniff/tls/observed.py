@@ -6,6 +6,7 @@ as any other record of its length (RFC 8446, sections 2 and 5.2).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ FLIGHT = 5
 """Messages of a broker's handshake in TLS 1.3 with a CertificateRequest, each in a record of its own as OpenSSL
 has it; Java puts all of them into one."""
 FAILURES = {
-    "client_alert": "the client sent an alert in the clear, see `tls_alert`",
+    "client_alert": "the client sent an alert in the clear, see `tls_alert`, or one that was decrypted",
     "broker_alert": "the broker did",
     "client_alert_hidden": "TLS 1.3: instead of its Finished the client sent a record that has the size of an "
     "alert: it does not accept the broker's certificate",
@@ -55,11 +56,11 @@ def observed(kept: bytes) -> Facts:
 def failure(facts: Facts, end: Any) -> str | None:
     """How the handshake of a connection failed, one of FAILURES; None if it did not, or if that cannot be
     said. `end` is the row of the connection in `ends` of `kwsniff.engine.tables`."""
-    if end["exchanges"] > 1 or facts.decrypted or not facts.ja4:
+    if max(end["exchanges"], end["frames"]) > 1 or not facts.ja4:  # a client may send a request at once
         return None
     if facts.alert is not None and facts.alert[0] == FATAL:
         return f"{'client' if facts.alert[2] == end['client'] else 'broker'}_alert"
-    if not end["closed_by"]:
+    if facts.decrypted or not end["closed_by"]:
         return None
     if facts.version == VERSIONS[TLS_1_3]:
         if end["client_records"]:
@@ -106,12 +107,25 @@ def _is_finished(facts: Facts, last: int) -> bool:
     return _content(last) - message in (0, JSSE_PADDING)
 
 
+_SOFTWARE = """
+bd868743f55c Java 11
+db35923f8641 0ca14b6c4d46 Java 17 or 21
+1d947a95fc68 Java 25
+f57a46bbacb6 a8cf61a50a39 Go 1.26
+85036bcba153 d68b136fe8d9 Python
+a33745022dd6 99d8c53049f3 Node.js 20
+1d37bd780c83 a2460661a67a OpenSSL 3.5, as librdkafka's own packages
+e8f1e7e78f70 d943125447b4 OpenSSL 3.0, as librdkafka of Debian 12
+"""
+"""Clients of Kafka that were recorded with their own settings: JA4's hash of the cipher suites, with and without
+those of TLS 1.3. The rest of JA4 changes with the server name and with tickets of the same client."""
 SOFTWARE = {
-    "85036bcba153": "Python", "d68b136fe8d9": "Python", "16476d049b0b": "Python",
-    "1d37bd780c83": "librdkafka",
-}  # fmt: skip
+    ciphers: name
+    for several, name in re.findall(r"^((?:[0-9a-f]{12} )+)(.*)", _SOFTWARE, re.MULTILINE)
+    for ciphers in several.split()
+}
 
 
 def software(ja4: str) -> str | None:
-    """The client libraries that say hello like that, a guess: what is told apart is their library of TLS."""
-    return SOFTWARE.get(ja4.split("_")[1]) if "_" in ja4 else None
+    """What says hello like that, a guess: what is told apart is the library of TLS and how it is set up."""
+    return SOFTWARE.get(ja4.split("_")[1]) if ja4 else None
