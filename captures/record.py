@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from recording import capturing, encrypted, loss, notes, requests
-from recording.brokers import Broker
+from recording.brokers import NAME, Broker
 from recording.environments import CLIENTS, Environment
 from recording.samples import SAMPLES, Client, Sample
 from recording.situations import SITUATIONS
@@ -84,6 +84,7 @@ def main() -> int:
         return enter_namespace(options)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     env = Environment(options.work.resolve())
+    subprocess.run(["mount", "--bind", str(env.work / "hosts"), "/etc/hosts"], check=True)
     return sum(not attempt(sample, env, options.out.resolve()) for sample in chosen)
 
 
@@ -105,7 +106,8 @@ def enter_namespace(options: argparse.Namespace) -> int:
         str(options.out),
         *options.names,
     ]
-    return subprocess.run(["unshare", "--net", *again], check=False).returncode
+    (work / "hosts").write_text(f"127.0.0.1 localhost {NAME}\n")
+    return subprocess.run(["unshare", "--net", "--mount", *again], check=False).returncode
 
 
 def attempt(sample: Sample, env: Environment, out: Path) -> bool:

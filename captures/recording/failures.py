@@ -139,9 +139,7 @@ def make(folder: Path) -> Path:
 def key(kind: str) -> list[str]:
     """Options for a new key."""
     return (
-        ["-newkey", "rsa:2048"]
-        if kind == "rsa"
-        else ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        ["-newkey", "rsa:2048"] if kind == "rsa" else ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     )
 
 

@@ -23,21 +23,23 @@ WEAK = re.compile("NULL|EXPORT|anon|RC4|DES|MD5|^TLS_(RSA|ECDH|DH)_")
 """Suites that RFC 9325, 4.1 and 4.2, advises against: without encryption or authentication, with broken
 ciphers, or without forward secrecy."""
 CLIENT_SIDE = (
-    "the client does not accept the broker's certificate: it does not know the CA, the host name differs, or it "
-    "has expired"
+    "the client does not accept the broker's certificate: it does not know the CA, the host name differs, "
+    "or it has expired"
 )
 BROKER_SIDE = "the client has no certificate, or none that the broker accepts"
 REASONS = {
     "client_alert_hidden": f"probably {CLIENT_SIDE}",
     "broker_alert_hidden": f"probably {BROKER_SIDE}",
-    "client_closed": "the client closed the connection without a word, as one does that gives up waiting or ends",
+    "client_closed": "the client closed the connection without a word, as one does that gives up waiting "
+    "or ends",
     "broker_closed": "the broker closed the connection without a word",
 }
 """What is said of `tls_failed`."""
 UNFIT = {
     "expired": "the broker's certificate has expired",
     "other host": "the broker's certificate is for another host",
-    "fits": "the certificate is for that host and has not expired, so probably the client does not know the CA",
+    "fits": "the certificate is for that host and has not expired, so probably the client does not know "
+    "the CA",
 }
 """Why a client does not accept a certificate that is in the clear."""
 OF_ALERTS = {
@@ -47,8 +49,10 @@ OF_ALERTS = {
     ("client", "certificate_unknown"): CLIENT_SIDE,
     ("broker", "bad_certificate"): BROKER_SIDE,
     ("broker", "certificate_required"): "the client sent no certificate, and the broker asks for one",
-    ("broker", "certificate_unknown"): "the broker does not know the CA of the client's certificate, or it has "
-    "expired",
+    (
+        "broker",
+        "certificate_unknown",
+    ): "the broker does not know the CA of the client's certificate, or it has expired",
     ("broker", "unknown_ca"): "the broker does not know the CA of the client's certificate",
     ("broker", "certificate_expired"): "the client's certificate has expired",
     ("broker", "handshake_failure"): "they have no cipher suite or group in common, or the client has no "
@@ -56,8 +60,8 @@ OF_ALERTS = {
     ("broker", "protocol_version"): "they have no version of TLS in common",
     ("client", "protocol_version"): "they have no version of TLS in common",
 }
-"""What alerts mean, by who sent them (RFC 8446, 6.2): Java and Go have one for all that is wrong with a certificate,
-and Java calls an empty list of them bad."""
+"""What alerts mean, by who sent them (RFC 8446, 6.2): Java and Go have one for all that is wrong with a
+certificate, and Java calls an empty list of them bad."""
 
 
 class TlsHandshakes(Rule):
@@ -81,7 +85,9 @@ class TlsHandshakes(Rule):
         self.begun.add(rows, hello, ends)
         why = (rows.coded(each) for each in ("tls_failed", "tls_alert", "tls_alert_by"))
         # Who gets no byte back at all speaks TLS to a port that does not: that is another rule's.
-        self.failed.add(rows, rows.known("tls_failed") & (rows.ints("broker_bytes") > 0), [*ends, *why, _unfit(rows)])
+        self.failed.add(
+            rows, rows.known("tls_failed") & (rows.ints("broker_bytes") > 0), [*ends, *why, _unfit(rows)]
+        )
 
     def findings(self, context: Context) -> Iterable[Finding]:
         failed = self.failed.by(0, 1, 2)
@@ -102,13 +108,15 @@ class TlsHandshakes(Rule):
 
 
 def _unfit(rows: EventRows) -> Coded:
-    """Which of UNFIT is true of a broker's certificate that a client does not accept for whatever reason, if both
-    certificate and host name are in the clear."""
+    """Which of UNFIT is true of a broker's certificate that a client does not accept for whatever reason, if
+    both certificate and host name are in the clear."""
     any_reason = rows.coded("tls_alert").matching(lambda alert: _reason("client", alert) is CLIENT_SIDE)
     any_reason &= rows.coded("tls_alert_by").equals("client")
     late = rows.known("tls_expires") & (rows.ints("tls_expires") < rows.ints("last_time"))
     named = rows.ints("tls_sni_matches", -1)
-    return Coded([None, *UNFIT], np.where(any_reason, np.select([late, named == 0, named == 1], [1, 2, 3], 0), 0))
+    return Coded(
+        [None, *UNFIT], np.where(any_reason, np.select([late, named == 0, named == 1], [1, 2, 3], 0), 0)
+    )
 
 
 def _reason(by: str, alert: str | None) -> str | None:
@@ -125,9 +133,9 @@ def _why(how: str, alert: str | None, by: str | None, unfit: str | None) -> str:
 
 
 class Certificates(Rule):
-    """A broker's certificate has expired, or will within 30 days that are the last quarter of its life, so that
-    renewing it is late: when it expires, no client can connect any more. Shown up to TLS 1.2, and with keys; TLS
-    1.3 encrypts certificates."""
+    """A broker's certificate has expired, or will within 30 days that are the last quarter of its life, so
+    that renewing it is late: when it expires, no client can connect any more. Shown up to TLS 1.2, and with keys;
+    TLS 1.3 encrypts certificates."""
 
     code = "certificate_expires"
     about = "certificates"

@@ -21,19 +21,19 @@ TYPE_AND_TAG = 17
 JSSE_PADDING = 16
 """Bytes of zeros that Java adds to each of its records of TLS 1.3."""
 FLIGHT = 5
-"""Messages of a broker's handshake in TLS 1.3 with a CertificateRequest, each in a record of its own as OpenSSL
-has it; Java puts all of them into one."""
+"""Messages of a broker's handshake in TLS 1.3 with a CertificateRequest, each in a record of its own as
+OpenSSL has it; Java puts all of them into one."""
 FAILURES = {
     "client_alert": "the client sent an alert in the clear, see `tls_alert`, or one that was decrypted",
     "broker_alert": "the broker did",
-    "client_alert_hidden": "TLS 1.3: instead of its Finished the client sent a record that has the size of an "
+    "client_alert_hidden": "TLS 1.3: instead of its Finished the client sent a record of the size of an "
     "alert: it does not accept the broker's certificate",
-    "broker_alert_hidden": "TLS 1.3: the broker answered the client's certificate, or its first request, with "
+    "broker_alert_hidden": "TLS 1.3: the broker answered the client's certificate, or first request, with "
     "such a record and nothing else: no certificate of the client, or none that it accepts",
     "client_closed": "the client closed the connection before the handshake was over",
     "broker_closed": "the broker did",
 }
-"""How a handshake failed, as far as it can be seen. Up to TLS 1.2 alerts of the handshake are in the clear."""
+"""How a handshake failed, as far as it can be seen. Up to TLS 1.2 its alerts are in the clear."""
 
 
 def records(kept: bytes) -> Iterator[tuple[int, bytes]]:
@@ -73,9 +73,9 @@ def failure(facts: Facts, end: Any) -> str | None:
 def _hidden(facts: Facts, end: Any) -> str | None:
     """What the sizes of records say of a handshake of TLS 1.3, of which the client sent encrypted ones.
 
-    A broker judges the client's certificate when the client has done its part and may have sent a request. Its
-    alert looks as the close_notify that answers a client which only looked whether it is there (RFC 8446, 6.1);
-    but that one, unless it has a certificate, sent its Finished alone, and gets a ticket if it waits.
+    A broker judges the client's certificate when the client has done its part and may have sent a request.
+    Its alert looks as the close_notify that answers a client which only looked whether it is there (RFC 8446,
+    6.1); but that one, unless it has a certificate, sent its Finished alone, and gets a ticket if it waits.
     """
     client, broker = (_alert_padding(int(end[f"{who}_last_record"])) for who in ("client", "broker"))
     sent = int(end["client_records"]) - (client is not None)
@@ -117,8 +117,8 @@ a33745022dd6 99d8c53049f3 Node.js 20
 1d37bd780c83 a2460661a67a OpenSSL 3.5, as librdkafka's own packages
 e8f1e7e78f70 d943125447b4 OpenSSL 3.0, as librdkafka of Debian 12
 """
-"""Clients of Kafka that were recorded with their own settings: JA4's hash of the cipher suites, with and without
-those of TLS 1.3. The rest of JA4 changes with the server name and with tickets of the same client."""
+"""Clients of Kafka that were recorded with their own settings: JA4's hash of the cipher suites, with and
+without those of TLS 1.3. The rest of JA4 changes with the server name and with tickets of the same client."""
 SOFTWARE = {
     ciphers: name
     for several, name in re.findall(r"^((?:[0-9a-f]{12} )+)(.*)", _SOFTWARE, re.MULTILINE)

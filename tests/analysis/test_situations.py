@@ -29,9 +29,9 @@ SITUATIONS = {
     "tls_on_plaintext": {"tls-on-plaintext"},
     # Brokers that are started, ended or killed while others try to reach them, but for the last.
     "unreachable": {"kafka-0.10", "kafka-0.8", "quorum", "stale-leader", "wrong-listener"},
-    "tls_handshake_failed": {"tls"},  # clients that do not know the CA
-    "certificate_expires": set(),
-    "tls_without_resumption": set(),
+    "tls_handshake_failed": {"tls", "tls-failures"},  # clients that do not know the CA; the second has more
+    "certificate_expires": set(),  # this one and weak_tls: at ports of tls-failures that have to be named
+    "tls_without_resumption": {"tls-failures"},
     "weak_tls": set(),
     "authentication_failed": {"sasl"},
     "not_authorized": {"sasl"},
@@ -53,7 +53,7 @@ SITUATIONS = {
     "tiny_batches": {"tiny-batches"},
     "metadata_storm": {"metadata-storm", "connection-churn"},
     "api_versions_storm": {"connection-churn"},
-    "connection_churn": {"connection-churn"},
+    "connection_churn": {"connection-churn", "tls-failures"},
     "old_client": {"kafka-0.8"},
 }
 """By how the captures were recorded (captures/README.md)."""
