@@ -133,7 +133,7 @@ def _why(how: str, alert: str | None, by: str | None, unfit: str | None) -> str:
 
 
 class Certificates(Rule):
-    """A broker's certificate has expired, or will within 30 days that are the last quarter of its life, so
+    """A broker's certificate has expired, or will within 30 days that are the last fifth of its life, so
     that renewing it is late: when it expires, no client can connect any more. Shown up to TLS 1.2, and with
     keys; TLS 1.3 encrypts certificates."""
 

@@ -326,9 +326,9 @@ class Thresholds:
 
     certificate_days: float = 30.0
     """A certificate that is valid for fewer days than this should be renewed, ..."""
-    certificate_left: float = 0.25
-    """... if less than this share of its life is left. Who renews by itself does so with a third left
-    (cert-manager, Let's Encrypt), or half of a life of a few days: then it is late."""
+    certificate_left: float = 0.2
+    """... if less than this share of its life is left. What renews by itself does so with a third left
+    (ACME clients, cert-manager), or with a fifth at the latest: then something is wrong."""
 
     hot_share: float = 0.5
     """A partition is hot if it takes so much of what is produced to its topic ..."""

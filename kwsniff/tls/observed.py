@@ -65,7 +65,7 @@ def failure(facts: Facts, end: Any) -> str | None:
     if facts.version == VERSIONS[TLS_1_3]:
         if end["client_records"]:
             return _hidden(facts, end)
-    elif {"i", "I"} <= set(facts.history):  # each end's ChangeCipherSpec: what follows is said in secret
+    elif end["client_records"] or {"i", "I"} <= set(facts.history):  # each end's ChangeCipherSpec
         return None
     return f"{'client' if end['closed_by'] & 1 else 'broker'}_closed"
 

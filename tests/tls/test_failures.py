@@ -34,9 +34,8 @@ SAID = {
     "the CA; probably the client does not accept; closed the connection without a word",
     9095: "critical: .* is for another host",
     9096: "critical: .* the broker's certificate has expired",
-    9098: "warning: .* probably the client has no certificate; sent bad_certificate: the client has "
-    "no certificate; certificate_unknown: the broker does not know the CA of the client's certificate, or it has "
-    "expired",
+    9098: "warning: .* probably the client has no certificate; sent bad_certificate: the client has no "
+    "certificate; the broker does not know the CA of the client's certificate, or it has expired",
     9099: "critical: .* no version of TLS in common",
     9100: "critical: .* no version of TLS in common",
     9101: "critical: .* no cipher suite or group in common",

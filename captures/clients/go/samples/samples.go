@@ -25,7 +25,7 @@ type Facts struct {
 
 // NewFacts begins the account of a client whose library has this module path.
 func NewFacts(client, path string) *Facts {
-	facts := &Facts{Client: client, Consumed: map[string]int{}, Errors: []map[string]any{}, Notes: []map[string]any{}}
+	facts := &Facts{Client: client, Produced: []map[string]any{}, Consumed: map[string]int{}, Errors: []map[string]any{}, Notes: []map[string]any{}}
 	build, _ := debug.ReadBuildInfo()
 	for _, module := range build.Deps {
 		if module.Path == path {
