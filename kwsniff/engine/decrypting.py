@@ -46,7 +46,7 @@ MOST_NOTED = 10
 """Records of a connection that are told not to open."""
 MAX_ENDED = 65_536
 """Connections that are over and kept until their rows are told."""
-COUNTS = ("packets", "bytes", "missing", "again", "zero_windows")
+COUNTS = ("packets", "bytes", "missing", "again", "zero_windows", "records", "last_record")
 """Of each end of a connection: counted where its segments are still those of the capture."""
 
 
@@ -199,7 +199,7 @@ class Decryption(Intake):
         for stream, at, end, is_simple in zip(*(each.tolist() for each in columns), strict=True):
             if is_simple and not lost[stream]:
                 plain = takes[stream](data[at:end])
-                if plain is not None:
+                if plain:
                     add(plain)
                     continue
                 hole = 0
@@ -213,6 +213,8 @@ class Decryption(Intake):
                 hole += unread
                 if unread and links[stream >> 1].failed <= MOST_NOTED:
                     opened.failed.append(len(opened.texts))
+            elif not plain and at >= 0:
+                plain = links[stream >> 1].without_data(stream & 1, data[at:end])
             opened.holes[len(opened.texts)] = hole
             add(plain)
         for at, link in enumerate(links):
@@ -256,6 +258,6 @@ def _instead(link: Link, keys: KeyLog, side: int, record: bytes) -> tuple[bytes,
     connection, that is the record itself."""
     session = link.session
     if not session.facts.decrypted and (session.hello is None or keys.find(session.hello.random) is None):
-        return record, 0
+        return link.closed(side, record), 0
     link.failed += 1
     return b"", max(session.size_of(side, len(record) - HEADER_BYTES), 1)

@@ -92,12 +92,13 @@ def take_handshake(t: Any, kind: int, data: Any) -> None:
 
 @kernel
 def keep_record(t: Any, conn: Any, data: Any, pos: int, count: int) -> None:
-    """Keep so many bytes of a record behind those that came before."""
+    """Keep so many bytes of a record, as far as there is room, behind those that came before."""
     run = t.run[0]
     have = t.texts[conn.hello].size if conn.hello >= 0 else 0
-    size = have + 1 + count
-    if size > min(MAX_HELLO, ALL_HELLOS // max(run.followed, 1)):
+    count = min(count, min(MAX_HELLO, ALL_HELLOS // max(run.followed, 1)) - have - 1)
+    if count <= HEADER:
         return
+    size = have + 1 + count
     if run.kept + size > len(t.keep):
         lacks(t, WANT_KEEP, size)
     at = run.kept  # what lies behind may be overwritten

@@ -20,6 +20,8 @@ from kwsniff.net.segments import SegmentColumns
 from kwsniff.tls.decrypter import Session
 
 Ints = NDArray[np.int64]
+MAX_KEPT = 1 << 16
+"""Bytes of the records of a handshake that are kept of each end."""
 LATE_COLUMNS = ("row", "side", "packet", "time", "a_hi", "a_lo", "a_port", "b_hi", "b_lo", "b_port")
 
 
@@ -36,6 +38,26 @@ class Link:
     """Bit k: the end of stream k was handed on."""
     failed: int = 0
     """Records that did not open after others had."""
+    kept: list[bytes] = field(default_factory=lambda: [b"", b""])
+    """Records of each end that carry no data, while it is not known whether there are keys."""
+    sealed: bool = False
+    """There are none, so far: all records are handed on as they are."""
+
+    def without_data(self, side: int, record: bytes) -> bytes:
+        """What stands for a record without application data."""
+        if self.sealed:
+            return record
+        if self.session.facts.decrypted:
+            self.kept = [b"", b""]
+        elif len(self.kept[side]) + len(record) <= MAX_KEPT:
+            self.kept[side] += record
+        return b""
+
+    def closed(self, side: int, record: bytes) -> bytes:
+        """A record to which there are no keys, behind those of its handshake."""
+        self.sealed = True
+        record, self.kept[side] = self.kept[side] + record, b""
+        return record
 
 
 @dataclass(slots=True)

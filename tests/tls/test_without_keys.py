@@ -103,6 +103,14 @@ def test_neither_batches_nor_parts_nor_processes_matter(name: str) -> None:
     assert pa.Table.from_batches([*made, *engine.finish()]).equals(expected)
 
 
+@pytest.mark.parametrize("name", [*encrypted(), "tls-failures"])
+def test_a_key_log_that_lacks_the_connections_changes_nothing(name: str, tmp_path: Path) -> None:
+    config = Config(ports=frozenset(range(9092, 9103)))
+    (tmp_path / "keys").touch()
+    given = whole(sealed(name), replace(config, keylog=str(tmp_path / "keys")))
+    assert given.equals(whole(sealed(name), config))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_lost_packet_costs_its_exchange(seed: int) -> None:
     intact = right = 0
