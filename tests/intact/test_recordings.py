@@ -10,7 +10,7 @@ from tests.intact.comparison import compare
 from tests.samples import CAPTURES
 
 FILES = sorted(path for path in CAPTURES.rglob("*.pcap*") if "expected" not in path.parts)
-NOTHING_WHOLE = {"midstream.pcap", "snaplen-128.pcap", "tls.pcapng"}
+NOTHING_WHOLE = {"midstream.pcap", "snaplen-128.pcap", "tls.pcapng", "tls-failures.pcapng.zst"}
 """Recordings that have no whole connection in the clear, which is what they are for."""
 
 
