@@ -27,7 +27,7 @@ EXAMPLES = (
 """What the help of all commands begins with."""
 
 GROUPS = {
-    "Every day": ("report", "decode", "live", "pipeline"),
+    "Every day": ("report", "decode", "live", "pipeline", "mcp"),
     "Questions": ("slow", "errors", "clients", "groups", "compare", "audit", "auth", "upgrade-check"),
     "Single calls": ("show", "follow", "extract"),
     "Reference": ("schema", "protocol", "crosscheck", "completion"),
@@ -314,6 +314,29 @@ command(
         "kwsniff pipeline --follow /var/captures --out results --window 1m",
     ),
     request="PipelineRequest",
+    tuning=untuned,
+)  # fmt: skip
+
+command(
+    "mcp",
+    "toolserver:serve",
+    """Serve the answers to assistants, by the Model Context Protocol.
+
+    On standard input and output, until the former ends. Tools have the names of commands; they read captures
+    below DIR and write nothing. Needs the extra `mcp`.
+    """,
+    (
+        Argument(
+            "files", "DIR", "Directory with captures; links that lead out of it are not followed. Default: "
+            "the current one.", nargs=-1, required=False,
+        ),
+        Option(
+            "--timeout", "SECONDS", "End a call that takes longer.", RUNNING,
+            type=click.FloatRange(min=0.1), default=60.0,
+        ),
+        *(o.PORT, o.KEYLOG, o.TOPIC_IDS, o.TZ),
+    ),
+    ("kwsniff mcp captures/", "kwsniff mcp /var/captures results --timeout 300"),
     tuning=untuned,
 )  # fmt: skip
 
