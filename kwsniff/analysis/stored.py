@@ -87,6 +87,8 @@ def _of_tables(path: str, tables: dict[str, Any], columns: frozenset[str] | None
     hours: dict[int, list[tuple[str, str]]] = {}
     for table, kind in KINDS.items():
         for file in tables.get(table, ()):
+            if os.path.isabs(file["path"]) or ".." in Path(file["path"]).parts:  # somebody else's work
+                raise CaptureError(f"{path}: {MANIFEST} names a file that is not in the folder")
             hours.setdefault(file["hour"], []).append((kind, os.path.join(path, file["path"])))
     for hour in sorted(hours):
         rows, positions = [], []
