@@ -56,12 +56,12 @@ MAX_FILES = 10_000
 AT_ONCE = 2
 """Commands that run at a time; further calls wait."""
 
-CAPTURES = "captures"
-"""The only tool that is no command."""
+CAPTURES, FINDINGS = "captures", "findings"
+"""Tools that are no command of that name."""
 TOOLS = {
     name.replace("-", "_"): name
     for name in ("report", "decode", *GROUPS["Questions"], "show", "follow", "schema", "protocol")
-} | {"findings": "report"}
+} | {FINDINGS: "report"}
 """The command of each tool. None of them writes files, given what may be asked."""
 SHARED = (
     o.WHERE, o.SINCE, o.UNTIL, o.TZ, o.TABLE, o.SORT, o.COLUMNS, o.FULL, o.THRESHOLD, o.PORT, o.RECURSIVE,
@@ -181,7 +181,9 @@ class _Served:
             lines = [line for line in said if line.startswith("kwsniff: ")]
             raise CommandError((lines or [f"{command} ended with {code}"])[-1].removeprefix("kwsniff: "))
         tables = _tables(command, out)
-        found = _bounded({name: tables[name]} if name in tables else tables, said, code, top)
+        if name == FINDINGS:
+            tables = {name: tables[name]}
+        found = _bounded(tables, said, code, top)
         return found if _reads(name) else found | {"untrusted": []}
 
     # What may be read
@@ -206,8 +208,8 @@ class _Served:
         return [*options, "--", *paths]
 
     def _readable(self, given: str, deeper: bool) -> str:
-        """Where a capture lies, links resolved. Raises CommandError if it, or a file in a directory (`deeper`:
-        and in those in it), is not below what is served."""
+        """Where a capture lies, links resolved. Raises CommandError if it is not below what is served, or
+        a file in it is not (`deeper`: also in the directories in it)."""
         places = [os.path.realpath(os.path.join(root, given)) for root in self._roots]
         inside = [place for place in places if self._below(place)]
         if not inside:
@@ -302,7 +304,7 @@ def _tool(name: str) -> types.Tool:
             _called(each): _typed(each) for each in page.params if each in arguments or each.name in ASKED
         }
         required = [_called(each) for each in page.params if each.required and _called(each) in known]
-    if name == "findings":
+    if name == FINDINGS:
         about = "Show what is wrong in the captures, by severity: the findings of the report alone."
     schema: dict[str, Any] = {"type": "object", "required": required, "additionalProperties": False}
     schema["properties"] = known | {"top": TOP | {"default": ROWS if _reads(name) else MAX_ROWS}}

@@ -101,11 +101,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("name", ["", *sorted({*COMMANDS} - {"live", "pipeline", "crosscheck"})])
+@pytest.mark.parametrize("name", ["", *sorted({*COMMANDS} - {"live", "pipeline", "crosscheck", "mcp"})])
 def test_examples_run_as_they_stand(
     name: str, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that need no root, Spark or Wireshark."""
+    """Those that need no root, Spark, Wireshark or assistant."""
     monkeypatch.chdir(folder)
     for example in COMMANDS[name].examples if name else EXAMPLES[:2]:
         ended = said(*shlex.split(example)[1:])
