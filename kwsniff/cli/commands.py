@@ -320,10 +320,10 @@ command(
 command(
     "mcp",
     "toolserver:serve",
-    """Serve the answers to assistants, by the Model Context Protocol.
+    """Serve the answers to AI assistants, over MCP.
 
-    On standard input and output, until the former ends. Tools have the names of commands; they read captures
-    below DIR and write nothing. Needs the extra `mcp`.
+    The Model Context Protocol is spoken on standard input and output, until the former ends. Tools have the
+    names of commands; they read captures below DIR and write nothing. Needs the extra `mcp`.
     """,
     (
         Argument(

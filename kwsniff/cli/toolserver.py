@@ -57,6 +57,10 @@ AT_ONCE = 2
 """Commands that run at a time; further calls wait."""
 
 CAPTURES, FINDINGS = "captures", "findings"
+ABOUT_OWN = {
+    CAPTURES: "List the captures and stored events that the other tools can read.",
+    FINDINGS: "Show what is wrong in the captures, by severity: the findings of the report alone.",
+}
 """Tools that are no command of that name."""
 TOOLS = {
     name.replace("-", "_"): name
@@ -293,22 +297,19 @@ def _files(place: str, deeper: bool = True) -> Iterator[str]:
 
 def _tool(name: str) -> types.Tool:
     """What a client is told of a tool: the command's own words."""
-    known: dict[str, dict[str, Any]] = {}
-    required, arguments = [], []
-    about = "List the captures and stored events that the other tools can read."
-    if name != CAPTURES:
-        page = COMMANDS[TOOLS[name]]
-        about = str(page.help)
-        arguments = [each for each in page.params if isinstance(each, Argument)]
-        known = {
-            _called(each): _typed(each) for each in page.params if each in arguments or each.name in ASKED
-        }
-        required = [_called(each) for each in page.params if each.required and _called(each) in known]
-    if name == FINDINGS:
-        about = "Show what is wrong in the captures, by severity: the findings of the report alone."
-    schema: dict[str, Any] = {"type": "object", "required": required, "additionalProperties": False}
-    schema["properties"] = known | {"top": TOP | {"default": ROWS if _reads(name) else MAX_ROWS}}
-    schema["dependentRequired"] = {after.name: [_called(each)] for each, after in pairwise(arguments)}
+    page = COMMANDS[TOOLS.get(name, "report")]
+    params = [each for each in page.params if isinstance(each, Argument) or each.name in ASKED]
+    params = [] if name == CAPTURES else params
+    arguments = [each for each in params if isinstance(each, Argument)]
+    about = ABOUT_OWN.get(name, str(page.help))
+    top = TOP | {"default": ROWS if _reads(name) else MAX_ROWS}
+    schema = {
+        "type": "object",
+        "properties": {_called(each): _typed(each) for each in params} | {"top": top},
+        "required": [_called(each) for each in params if each.required],
+        "dependentRequired": {after.name: [_called(each)] for each, after in pairwise(arguments)},
+        "additionalProperties": False,
+    }
     about = f"{about}\n\n{UNTRUSTED}" if _reads(name) else about
     shape = {"type": "object", "properties": OUTPUT, "required": [*OUTPUT]}
     hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -153,7 +155,7 @@ def test_what_goes_wrong_is_the_line_of_the_command(said: Said, tmp_path: Path) 
         (("slow", {"captures": ["cut.pcapng"]}), ["slow", cut, "-f", "json"]),
     ]
     results = told(*(each for each, _ in wrong), ("slow", {"captures": [none], "top": 0}),
-                   ("slow", {"capture": none}), ("slowly", {}), folder=tmp_path)  # fmt: skip
+                   ("slow", {"capture": none}), ("slo", {}), folder=tmp_path)  # fmt: skip
     *errors, damaged, small, unknown, tool = results
     for result, (_, command) in zip(errors, wrong, strict=False):
         ended = said(*command)
@@ -163,7 +165,7 @@ def test_what_goes_wrong_is_the_line_of_the_command(said: Said, tmp_path: Path) 
     assert damaged.structured_content["said"] == ended.stderr.decode().splitlines()
     assert refused(small) == "kwsniff: slow: 0 is less than the minimum of 1"
     assert refused(unknown) == "kwsniff: slow: 'captures' is a required property"
-    assert refused(tool) == "kwsniff: there is no tool 'slowly' (did you mean slow?)"
+    assert refused(tool) == "kwsniff: there is no tool 'slo' (did you mean slow?)"
 
 
 def test_nothing_is_read_that_is_not_below_the_directories(tmp_path: Path) -> None:
@@ -306,3 +308,16 @@ def test_what_cannot_be_served_is_said_in_one_line(said: Said, monkeypatch: pyte
     assert (ended.returncode, ended.stderr) == (
         2, b"kwsniff: kwsniff mcp needs the MCP SDK: pip install 'kwsniff[mcp]'\n",
     )  # fmt: skip
+
+
+def test_the_program_in_the_documentation_prints_what_stands_below_it() -> None:
+    [(program, printed)] = re.findall(
+        r"```python\n(.*?)```\n```\n(.*?)```", (ROOT / "docs/mcp.md").read_text(), re.DOTALL
+    )
+    started = f'command={sys.executable!r}, env={{"PYTHONPATH": {str(ROOT)!r}}}, args=["-m", "kwsniff", "mcp"'
+    assert 'command="kwsniff", args=["mcp"' in program
+    program = program.replace('command="kwsniff", args=["mcp"', started)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == printed
