@@ -198,7 +198,7 @@ class _Served:
         options = [*self._options] if page.params[0].name in PATHS else []
         paths: list[str] = []
         for each in page.params:
-            value = given.get(_called(each))
+            value = given.get(_parameter(each))
             if value is None:
                 continue
             if isinstance(each, Argument):
@@ -234,15 +234,13 @@ class _Served:
         for root in self._roots:
             for path in sorted(_files(root)):
                 folder, name = os.path.split(path)
-                stored = name.lower().endswith(ENDINGS)
-                if not (self._below(os.path.realpath(path)) and os.path.isfile(path)):
-                    continue
-                if stored or named_as_capture(name):
+                named = named_as_capture(name) or name.lower().endswith(ENDINGS)
+                if name == MANIFEST:
+                    yield {"capture": folder}
+                elif named and os.path.isfile(path) and self._below(os.path.realpath(path)):
                     about = os.stat(path)
                     changed = datetime.fromtimestamp(about.st_mtime, UTC)
                     yield {"capture": path, "bytes": about.st_size, "changed_time": changed.isoformat()}
-                elif name == MANIFEST:
-                    yield {"capture": folder}
 
     # What is run
 
@@ -305,9 +303,9 @@ def _tool(name: str) -> types.Tool:
     top = TOP | {"default": ROWS if _reads(name) else MAX_ROWS}
     schema = {
         "type": "object",
-        "properties": {_called(each): _typed(each) for each in params} | {"top": top},
-        "required": [_called(each) for each in params if each.required],
-        "dependentRequired": {after.name: [_called(each)] for each, after in pairwise(arguments)},
+        "properties": {_parameter(each): _typed(each) for each in params} | {"top": top},
+        "required": [_parameter(each) for each in params if each.required],
+        "dependentRequired": {after.name: [_parameter(each)] for each, after in pairwise(arguments)},
         "additionalProperties": False,
     }
     about = f"{about}\n\n{UNTRUSTED}" if _reads(name) else about
@@ -323,7 +321,7 @@ def _reads(name: str) -> bool:
     return name == CAPTURES or COMMANDS[TOOLS[name]].params[0].name in PATHS
 
 
-def _called(param: click.Parameter) -> str:
+def _parameter(param: click.Parameter) -> str:
     """The name of a parameter of a tool."""
     if param.name == "files":
         return "captures" if param.nargs == -1 else "capture"
